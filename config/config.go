@@ -110,6 +110,10 @@ type Limits struct {
 	// Documents and Bytes are how much an organization may store; 0: no limit.
 	Documents int64 `yaml:"documents"`
 	Bytes     int64 `yaml:"bytes"`
+	// FileSize is how many bytes an uploaded file may have. FileBytes is how many bytes of files an organization may
+	// store, each file counted once however often it was uploaded; 0: no limit.
+	FileSize  int64 `yaml:"file_size"`
+	FileBytes int64 `yaml:"file_bytes"`
 	// InFlight is the total weight of the calls that this process answers at the same time.
 	InFlight int `yaml:"in_flight"`
 }
@@ -126,7 +130,7 @@ func (l Limits) Set() rate.Set {
 
 // Stored returns the limits on stored records, by the names that an organization's own limits have.
 func (l Limits) Stored() map[string]int64 {
-	return map[string]int64{"documents": l.Documents, "bytes": l.Bytes}
+	return map[string]int64{"documents": l.Documents, "bytes": l.Bytes, "file_size": l.FileSize, "file_bytes": l.FileBytes}
 }
 
 // Admin says which requests the listener of health, metrics and profiles answers.
@@ -217,7 +221,7 @@ func Default() Config {
 		Engines:  Engines(),
 		Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite, Isolation: IsolationShared}},
 		Store:    DefaultBackend, Control: DefaultBackend,
-		Files:  Files{Store: FilesFolder},
+		Files:  Files{Store: FilesFolder, LinkLife: time.Hour},
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
 		SQLite: SQLite{Readers: 4, Cache: 256, QueryTimeout: 10 * time.Second},
@@ -229,7 +233,7 @@ func Default() Config {
 			Organization: rate.PerSecond(1000), OrganizationQuota: rate.Unlimited(),
 			Key: rate.PerSecond(500), KeyQuota: rate.Unlimited(),
 			Address: rate.PerSecond(50), AddressQuota: rate.Unlimited(),
-			Visitor: rate.PerSecond(5), VisitorQuota: rate.PerHour(1000), InFlight: 256,
+			Visitor: rate.PerSecond(5), VisitorQuota: rate.PerHour(1000), InFlight: 256, FileSize: 1 << 30,
 		},
 		Memory:    Memory{Garbage: 64, Organizations: 16_384},
 		Telemetry: Telemetry{SamplePercent: 100},

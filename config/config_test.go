@@ -388,7 +388,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown, err := yaml.Marshal(c.Limits)
-	if want := "organization: 100/s\norganization_quota: 1000000/d\nkey: \"off\"\nkey_quota: 5000/h\naddress: 7/s\naddress_quota: \"off\"\nvisitor: 2/s\nvisitor_quota: 1000/h\ndocuments: 5\nbytes: 7\nin_flight: 64\n"; err != nil || string(shown) != want {
+	if want := "organization: 100/s\norganization_quota: 1000000/d\nkey: \"off\"\nkey_quota: 5000/h\naddress: 7/s\naddress_quota: \"off\"\nvisitor: 2/s\nvisitor_quota: 1000/h\ndocuments: 5\nbytes: 7\nfile_size: 1073741824\nfile_bytes: 0\nin_flight: 64\n"; err != nil || string(shown) != want {
 		t.Errorf("shown as\n%s%v, want\n%s", shown, err, want)
 	}
 	set := c.Limits.Set()

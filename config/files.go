@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"tenantry/crypto/secret"
 )
@@ -21,6 +22,12 @@ type Files struct {
 	// Folder is the folder of the store folder; empty: files in the data folder.
 	Folder string `yaml:"folder"`
 	S3     S3     `yaml:"s3"`
+	// LinkLife is how long an address of a file is valid at least; it may be up to twice as long.
+	LinkLife time.Duration `yaml:"link_life"`
+	// Scan is the address of a scanner that judges files before they are stored; empty: none does. ScanToken is sent to it
+	// as a bearer token.
+	Scan      string        `yaml:"scan"`
+	ScanToken secret.String `yaml:"scan_token"`
 }
 
 // S3 names a bucket of an S3-compatible server.
@@ -45,6 +52,12 @@ var (
 
 const maxKeyPrefix = 200
 
+// Bounds of Files.LinkLife: long enough to load a page, and short enough to end with a right.
+const (
+	minLinkLife = time.Minute
+	maxLinkLife = 7 * 24 * time.Hour
+)
+
 // check reports settings that cannot be used, and those that belong to another store, because they would be ignored.
 func (f *Files) check(fault func(name, format string, args ...any)) {
 	switch f.Store {
@@ -59,6 +72,19 @@ func (f *Files) check(fault func(name, format string, args ...any)) {
 		f.S3.check(fault)
 	default:
 		fault("files.store", "must be folder or s3")
+	}
+	if f.LinkLife < minLinkLife || f.LinkLife > maxLinkLife {
+		fault("files.link_life", "must be from 1m to 168h")
+	}
+	u, err := url.Parse(f.Scan)
+	switch {
+	case f.Scan == "" && !f.ScanToken.IsZero():
+		fault("files.scan_token", "needs files.scan")
+	case f.Scan == "":
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil:
+		fault("files.scan", "is not an address like http://127.0.0.1:3310/scan; a token has a setting of its own")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()) && !f.ScanToken.IsZero():
+		fault("files.scan_token", "would go to %s unencrypted: use https in files.scan, or a scanner on this machine", u.Host)
 	}
 }
 

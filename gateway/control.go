@@ -10,12 +10,18 @@ import (
 // importsFolder returns the folder, in the data folder, that holds the input of imports while they run.
 func (s *Services) importsFolder() string { return filepath.Join(s.cfg.Data, "imports") }
 
+// incomingFolder returns the folder, in the data folder, that holds uploaded files while they arrive.
+func (s *Services) incomingFolder() string { return filepath.Join(s.cfg.Data, "incoming") }
+
 // Control returns the server that runs commands, see package control. It removes the files that the imports of a killed
 // process have left, so call it before an import can begin.
 func (s *Services) Control() *control.Server {
 	imports := s.importsFolder()
 	if err := os.RemoveAll(imports); err != nil {
 		s.log.Warn("files left by an import could not be removed", "error", err)
+	}
+	if err := os.RemoveAll(s.incomingFolder()); err != nil {
+		s.log.Warn("files left by an upload could not be removed", "error", err)
 	}
 	return control.NewServer(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals,

@@ -11,6 +11,7 @@ import (
 	"tenantry/modules/compliance"
 	"tenantry/modules/contacts"
 	"tenantry/modules/files"
+	"tenantry/modules/files/contents"
 	"tenantry/modules/forms"
 	"tenantry/modules/imports"
 	"tenantry/modules/imports/bundle"
@@ -45,7 +46,21 @@ func (s *Services) openModules(more []Module) {
 	contactModule := contacts.New(contacts.Deps{Keys: s.directory})
 	objectModule, formModule := objects.New(s.directory), forms.New(s.directory)
 	formModule.Spent = spentChallenges{s.redis}
-	fileModule := files.New(files.Deps{CDNBase: s.fileHost, Contacts: contactModule, Users: s.people})
+	var scan func(context.Context, *tenants.Tenant, *contents.Arrival) error
+	if s.cfg.Files.Scan != "" {
+		scan = contents.ScanBy(s.cfg.Files.Scan, s.cfg.Files.ScanToken)
+	}
+	s.contents = contents.New(contents.Options{
+		Bucket: s.bucket, Incoming: s.incomingFolder(), Now: s.now, Log: s.log, Scan: scan,
+		Keys: func(ctx context.Context, t *tenants.Tenant, purpose string) (contents.KeySet, error) {
+			return s.directory.DataKeys(ctx, t, purpose)
+		},
+	})
+	s.directory.OnErase(s.contents.Erase)
+	s.files = files.New(files.Deps{
+		CDNBase: s.fileHost, BaseURL: s.baseURL, Contents: s.contents, LinkLife: s.cfg.Files.LinkLife, Now: s.now,
+		Background: s.background, Contacts: contactModule, Users: s.people,
+	})
 	campaignModule := campaigns.New(campaigns.Deps{Contacts: contactModule})
 	s.reports = reports.New(reports.Deps{
 		Now: s.now, Reuse: s.reportReuse,
@@ -56,7 +71,7 @@ func (s *Services) openModules(more []Module) {
 			reports.NewClass("Contacts", contactModule.Contacts.Kind, "", contactModule.SchemaFields),
 			reports.NewClass("Records", objectModule.Records.Kind, "object", objectModule.SchemaFields),
 			reports.NewClass("Submissions", formModule.Submissions.Kind, "form", formModule.SchemaFields),
-			reports.NewClass("Files", fileModule.Files.Kind, "", nil),
+			reports.NewClass("Files", s.files.Files.Kind, "", nil),
 			reports.NewClass("Campaigns", campaignModule.Campaigns.Kind, "", nil),
 		},
 	})
@@ -70,7 +85,7 @@ func (s *Services) openModules(more []Module) {
 		Background: s.background, Now: s.now, Dir: s.importsFolder(),
 	})
 	s.modules = append([]Module{
-		contactModule, fileModule, objectModule, formModule, campaignModule, s.reports,
+		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
 		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.usage,
 		&organization.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},
 	}, more...)

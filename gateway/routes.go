@@ -143,7 +143,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	pages.Serve(rows, engine)
 	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open, options) })
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
-	return engine, rows, nil
+	handler, err := a.onFileHost(pipeline, engine)
+	return handler, rows, err
 }
 
 // refuseMethod answers a method that a path does not have: with an envelope, or, to the preflight request of a browser,

@@ -21,6 +21,8 @@ import (
 	"tenantry/internal/background"
 	"tenantry/internal/request"
 	"tenantry/modules/audit"
+	"tenantry/modules/files"
+	"tenantry/modules/files/contents"
 	"tenantry/modules/imports"
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/people"
@@ -76,6 +78,8 @@ type Services struct {
 	modules      []Module
 	peopleModule *people.Module
 	reports      *reports.Module
+	contents     *contents.Keeper
+	files        *files.Module
 	transfer     *bundle.Service
 	imports      *imports.Service
 	port         string // of the public listener, for addresses in answers

@@ -26,6 +26,15 @@ const (
 	trashGrace = 10 * time.Minute
 )
 
+// sweepFiles removes what is left of files that are gone.
+func (a *App) sweepFiles(ctx context.Context, t *tenants.Tenant) (left bool, err error) {
+	err = background.Try(func() error {
+		left, err = a.files.Sweep(ctx, t)
+		return err
+	})
+	return left, err
+}
+
 // expired returns the time, in milliseconds, before which deleted records have expired; 0: records never expire.
 func (s *Services) expired() int64 {
 	if s.cfg.Trash.Keep == 0 {
@@ -126,6 +135,13 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 		failed := background.Try(func() error { return a.idempotency.Forget(ctx, t.Workspace()) })
 		if failed != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "expired answers for repeated requests could not be removed and will be retried",
+				"organization", slug, "error", failed)
+		}
+	}
+	if err == nil {
+		var failed error
+		if left, failed = a.sweepFiles(ctx, t); failed != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "bytes that no file uses could not be removed and will be retried",
 				"organization", slug, "error", failed)
 		}
 	}

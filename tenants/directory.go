@@ -98,9 +98,10 @@ type Directory struct {
 	changing fairqueue.Queue[int64]    // serializes the changes of each organization
 	vault    vault
 
-	hooks    sync.Mutex // guards onChange and onRemove
+	hooks    sync.Mutex // guards the functions below
 	onChange []func(org int64)
 	onRemove []func(people *store.Workspace) []store.Purger
+	onErase  []func(ctx context.Context, org int64) error
 }
 
 // NewDirectory returns a Directory on the store's control workspace. It checks the keyring against the data and loads
@@ -421,6 +422,14 @@ func (d *Directory) OnRemove(fn func(people *store.Workspace) []store.Purger) {
 	d.hooks.Lock()
 	defer d.hooks.Unlock()
 	d.onRemove = append(d.onRemove, fn)
+}
+
+// OnErase registers a function that removes what an organization has outside of the stores when it is erased. It is
+// called again if the erasure is repeated.
+func (d *Directory) OnErase(fn func(ctx context.Context, org int64) error) {
+	d.hooks.Lock()
+	defer d.hooks.Unlock()
+	d.onErase = append(d.onErase, fn)
 }
 
 func (d *Directory) notifyChanged(org *Organization) {

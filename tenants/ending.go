@@ -142,6 +142,14 @@ func (d *Directory) remove(
 	if err := d.removeDocuments(ctx, org); err != nil {
 		return nil, false, fmt.Errorf("erase the documents of organization %q: %w; repeat the command", slug, err)
 	}
+	d.hooks.Lock()
+	erase := slices.Clone(d.onErase)
+	d.hooks.Unlock()
+	for _, fn := range erase { // after the documents, so that nothing can be added
+		if err := fn(ctx, org.OrgID); err != nil {
+			return nil, false, fmt.Errorf("erase the files of organization %q: %w; repeat the command", slug, err)
+		}
+	}
 	overwritten, err := d.truncateLogs(ctx, org)
 	if err != nil {
 		return nil, false, fmt.Errorf("organization %q is erased, but the write-ahead logs of its files "+

@@ -32,11 +32,13 @@ func AllFeatures() []string { return []string{FeatureTeams} }
 
 // AllSettings returns the names of all settings.
 func AllSettings() []string {
-	return []string{SettingRequirePublicEncryptionKey, SettingSignInNamesOrganization}
+	return []string{SettingRequirePublicEncryptionKey, SettingSignInNamesOrganization, SettingPublicFiles}
 }
 
 // AllLimits returns the names of all limits.
-func AllLimits() []string { return []string{LimitFolderChildren, LimitDocuments, LimitBytes} }
+func AllLimits() []string {
+	return []string{LimitFolderChildren, LimitDocuments, LimitBytes, LimitFileSize, LimitFileBytes}
+}
 
 // Origin returns an origin in the form that browsers send: scheme http or https, host, and port unless it is the
 // scheme's default. It returns false for any other text, such as one with a path or a wildcard.
@@ -61,7 +63,7 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 		faults.Add("limits."+LimitFolderChildren, fault.Range, "the limit %s is from 1 to %d",
 			LimitFolderChildren, maxFolderChildren)
 	}
-	for _, name := range []string{LimitDocuments, LimitBytes} {
+	for _, name := range []string{LimitDocuments, LimitBytes, LimitFileSize, LimitFileBytes} {
 		if n := o.Limits[name]; n < 0 || n > MaxQuota {
 			faults.Add("limits."+name, fault.Range, "the limit %s is from 1 to %d, or 0 for the configuration's", name, MaxQuota)
 		}

@@ -20,9 +20,12 @@ const (
 	FeatureTeams                            = "teams"
 	SettingRequirePublicEncryptionKey       = "require_public_encryption_key"
 	SettingSignInNamesOrganization          = "sign_in_names_organization"
+	SettingPublicFiles                      = "public_files" // everybody may read the files that have no teams
 	LimitFolderChildren                     = "folder_children"
-	LimitDocuments                          = "documents" // number of documents the organization may store
-	LimitBytes                              = "bytes"     // total size of these documents
+	LimitDocuments                          = "documents"  // number of documents the organization may store
+	LimitBytes                              = "bytes"      // total size of these documents
+	LimitFileSize                           = "file_size"  // bytes of one uploaded file
+	LimitFileBytes                          = "file_bytes" // total size of uploaded files, each counted once
 	DefaultFolderChildren             int64 = 1000
 	// MaxQuota is the highest value of the limits of documents and bytes.
 	MaxQuota int64 = 1<<53 - 1

@@ -22,9 +22,9 @@ func (p *Pipeline) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(p.Proxies, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
-// host returns the host of the request. X-Forwarded-Host counts only from a trusted proxy. The host parameter of
+// Host returns the host of the request. X-Forwarded-Host counts only from a trusted proxy. The host parameter of
 // Forwarded is ignored.
-func (p *Pipeline) host(r *http.Request) string {
+func (p *Pipeline) Host(r *http.Request) string {
 	if len(p.Proxies) > 0 {
 		if forwarded := r.Header.Values("X-Forwarded-Host"); len(forwarded) == 1 && p.trusts(peer(r)) {
 			return forwarded[0]

@@ -370,5 +370,5 @@ func Preflight(w http.ResponseWriter, r *http.Request, methods string) {
 // Tenant returns the organization of the request, without counting the request. Use it for answers that cost nothing.
 // Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
 func (p *Pipeline) Tenant(r *http.Request) (*tenants.Tenant, error) {
-	return p.Tenants.Resolve(r.Context(), p.host(r))
+	return p.Tenants.Resolve(r.Context(), p.Host(r))
 }

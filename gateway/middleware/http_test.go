@@ -47,7 +47,7 @@ func TestForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p := New(Options{Proxies: test.proxies})
-			if got := p.host(requestTo(t, test.peer, test.headers...)); got != test.want {
+			if got := p.Host(requestTo(t, test.peer, test.headers...)); got != test.want {
 				t.Errorf("host = %q, want %q", got, test.want)
 			}
 		})

@@ -272,7 +272,7 @@ func (x *exchange) caller(ctx context.Context) error {
 // tenant finds the organization of the host. If there is none, it sets the anonymous tenant and returns
 // tenants.ErrUnknownTenant.
 func (x *exchange) tenant(ctx context.Context) error {
-	host := x.p.host(x.r)
+	host := x.p.Host(x.r)
 	x.credential = credential{p: x.p, op: x.op, host: host, remote: x.call.Remote}
 	tenant, err := x.p.Tenants.Resolve(ctx, host)
 	if errors.Is(err, tenants.ErrUnknownTenant) {
@@ -292,7 +292,7 @@ func (x *exchange) sameSite() error {
 		return nil
 	}
 	checked := *x.r
-	checked.Host = x.p.host(x.r) // a proxy may have changed the Host
+	checked.Host = x.p.Host(x.r) // a proxy may have changed the Host
 	if x.op.Audit == operation.AuditAlways && x.op.Credentials&operation.Session != 0 {
 		checked.Method = http.MethodPost // the check lets GET pass, but an audited one leaves a record
 	}

@@ -38,9 +38,6 @@ func Disposition(inline bool, name string) string {
 
 // safeName returns a name that Disposition may offer.
 func safeName(name string) string {
-	if len(name) > 8*maxName { // spares work: the end is what has the extension
-		name = name[:4*maxName] + name[len(name)-4*maxName:]
-	}
 	name = strings.Map(func(r rune) rune {
 		if misleading(r) || strings.ContainsRune(`/\:*?"<>|`, r) {
 			return '_'

@@ -17,6 +17,7 @@ const (
 	Duplicate = "duplicate"
 	Forbidden = "forbidden"
 	Stale     = "stale"
+	Mismatch  = "mismatch" // of the bytes that arrived and their digest
 	// Unavailable: the input could not be checked because a server does not answer, so it may be valid.
 	Unavailable = "unavailable"
 )

@@ -43,7 +43,7 @@ func (l *layout) readJPEG(s *source) error {
 		marked = marker == jpegSOS
 		switch {
 		case marker == jpegEOI:
-			if f.samples == 0 || l.scans == 0 {
+			if l.scans == 0 {
 				return broken("it has no pixels")
 			}
 			l.parts.keep(s.pos-2, 2)
@@ -96,7 +96,7 @@ func (l *layout) readSegment(s *source, marker byte, f *jpegFrame) error {
 	switch {
 	case marker == jpegSOS:
 		if l.scans++; f.samples == 0 {
-			return broken("pixels precede their size")
+			return broken("its pixels have no size")
 		}
 		if err := skipScan(s); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (l *layout) readApplication(marker byte, content []byte, begin int64, f *jp
 	}
 	switch {
 	case marker == jpegAPP0 && has("JFIF\x00", 14): // the rest is a preview
-		if len(content) == 14 && content[12] == 0 && content[13] == 0 {
+		if len(content) == 14 {
 			l.parts.keep(begin, whole)
 			return
 		}
@@ -189,7 +189,7 @@ func (l *layout) readFrame(marker byte, b []byte, f *jpegFrame) error {
 	if f.samples != 0 {
 		return broken("it has two sizes")
 	}
-	if len(b) < 6 || int(b[5]) == 0 || len(b) != 6+3*int(b[5]) {
+	if len(b) < 6 || len(b) != 6+3*int(b[5]) {
 		return broken("its size cannot be read")
 	}
 	l.height, l.width = int64(binary.BigEndian.Uint16(b[1:])), int64(binary.BigEndian.Uint16(b[3:]))
@@ -201,15 +201,10 @@ func (l *layout) readFrame(marker byte, b []byte, f *jpegFrame) error {
 		if h < 1 || h > 4 || v < 1 || v > 4 {
 			return broken("its components have no size")
 		}
-		if f.components == 1 {
-			h, v = 1, 1
-		}
 		wide, high, blocks = max(wide, h), max(high, v), blocks+h*v
 	}
 	units := area((l.width+8*wide-1)/(8*wide), (l.height+8*high-1)/(8*high))
-	if f.samples = units * blocks * 64; f.samples == 0 {
-		return broken("it has no pixels")
-	}
+	f.samples = units * blocks * 64
 	return nil
 }
 

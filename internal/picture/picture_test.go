@@ -101,6 +101,9 @@ func TestPlainKeepsOrientation(t *testing.T) {
 			if err != nil || uint16(l.orientation) != max(1, orientation) {
 				t.Errorf("%s, orientation %d: got %v, %v afterwards, want the same", media, orientation, l, err)
 			}
+			if media == mediaWebP && got[20] != map[bool]byte{orientation > 1: webpEXIF}[true] {
+				t.Errorf("orientation %d: got flags %#x, want EXIF only if there is some", orientation, got[20])
+			}
 			if bytes.Contains(got, []byte(secret)) {
 				t.Errorf("%s, orientation %d: the file contains its metadata", media, orientation)
 			}
@@ -146,7 +149,7 @@ func TestOrientationOf(t *testing.T) {
 		"directory behind the end":   {"MM\x00\x2a\xff\xff\xff\xff\x00\x01", 1},
 		"directory is the header":    {"MM\x00\x2a\x00\x00\x00\x00", 1},
 		"fewer entries than claimed": {"MM\x00\x2a\x00\x00\x00\x08\xff\xff\x01\x0e\x00\x02", 1},
-		"no byte order":              {"MI" + little[2:], 1},
+		"no byte order":              {"XX" + exifOf(binary.BigEndian, 6)[2:], 1},
 		"a long":                     {strings.Replace(little, "\x12\x01\x03", "\x12\x01\x04", 1), 1},
 		"two values":                 {strings.Replace(little, "\x03\x00\x01", "\x03\x00\x02", 1), 1},
 	} {
@@ -178,6 +181,7 @@ func hostile(t testing.TB) map[string]struct {
 	endless := append([]byte{gifExtension, 0xfe}, bytes.Repeat([]byte{1}, 100_001)...)
 	pixels, junk := riffChunk("VP8L", lossless(40, 24)), repeat(riffChunk("JUNK", ""), riffChunk("ICCP", ""))
 	still := riffOf(pixels)
+	longer := riffChunk("VP8X", "\x00\x00\x00\x00\x27\x00\x00\x17\x00\x0012")
 	long := func(riff []byte, at int, length uint32) []byte {
 		riff = bytes.Clone(riff)
 		binary.LittleEndian.PutUint32(riff[at:], length)
@@ -209,11 +213,14 @@ func hostile(t testing.TB) map[string]struct {
 		"JPEG: a component without a size": {join(j[:2], size(1, 1, 0x01), j[scan:]), ErrBroken},
 		"JPEG: no width":                   {join(j[:2], size(0, 1, 0x11), j[scan:]), ErrBroken},
 		"JPEG: fewer components":           {join(j[:2], size(1, 3, 0x11), j[scan:]), ErrBroken},
+		"JPEG: half a size":                {join(j[:2], segment(jpegSOF0, "\x08\x00\x01\x00\x01"), j[scan:]), ErrBroken},
+		"JPEG: no components":              {join(j[:2], segment(jpegSOF0, "\x08\x00\x01\x00\x01\x00"), j[scan:]), ErrBroken},
 		"JPEG: an unknown segment":         {join(j[:2], segment(0x40, "x"), j[2:]), ErrBroken},
 		"JPEG: thousands of comments":      {join(j[:2], repeat(comment, restart), j[2:]), ErrTooLarge},
 		"PNG: only its signature":          {[]byte(pngSignature), ErrBroken},
 		"PNG: no header":                   {join(p[:8], p[pngHeadEnd:]), ErrBroken},
 		"PNG: a header of 12 bytes":        {join(p[:8], chunk("IHDR", "123456789012"), p[pngHeadEnd:]), ErrBroken},
+		"PNG: a header of another length":  {bytes.Replace(p, []byte("\x0dIHDR"), []byte("\x0cIHDR"), 1), ErrBroken},
 		"PNG: two headers":                 {join(p[:pngHeadEnd], p[8:]), ErrBroken},
 		"PNG: no width":                    {join(p[:8], narrow, p[pngHeadEnd:]), ErrBroken},
 		"PNG: no pixels":                   {join(p[:data], p[end:]), ErrBroken},
@@ -241,6 +248,8 @@ func hostile(t testing.TB) map[string]struct {
 		"WebP: two headers":                {riffOf(vp8x(0, 40, 24), vp8x(0, 40, 24), pixels), ErrBroken},
 		"WebP: a header at the end":        {riffOf(pixels, vp8x(0, 40, 24)), ErrBroken},
 		"WebP: a header of 9 bytes":        {riffOf(riffChunk("VP8X", "123456789"), pixels), ErrBroken},
+		"WebP: a header of 12 bytes":       {riffOf(longer, pixels), ErrBroken},
+		"WebP: a chunk longer than it":     {join(long(still, 16, uint32(len(still)-12)), make([]byte, 100)), ErrBroken},
 		"WebP: no size":                    {riffOf(riffChunk("VP8 ", "1234567890")), ErrBroken},
 		"WebP: a frame without a size":     {riffOf(vp8x(webpAnimated, 1, 1), riffChunk("ANMF", "1234567890")), ErrBroken},
 		"WebP: metadata in a frame":        {frames(string(riffChunk("EXIF", secret))), ErrBroken},
@@ -272,8 +281,9 @@ func TestPlainOfParts(t *testing.T) {
 				t.Errorf("%s, %d of %d bytes: got %v, want ErrBroken", s.name, n, len(whole), err)
 			}
 			// The size may also be wrong.
-			if _, _, err := Plain(bytes.NewReader(whole), int64(n)); err == nil && !strings.HasPrefix(s.name, "GIF") {
-				t.Errorf("%s, size %d of %d: got no error", s.name, n, len(whole))
+			if _, _, err := Plain(bytes.NewReader(whole), int64(n)); !errors.Is(err, ErrBroken) && n >= 12 &&
+				!strings.HasPrefix(s.name, "GIF") {
+				t.Errorf("%s, size %d of %d: got %v, want ErrBroken", s.name, n, len(whole), err)
 			}
 		}
 	}
@@ -304,6 +314,36 @@ func (f *failing) Read(p []byte) (int, error) {
 	}
 	f.read = true
 	return f.ReadSeeker.Read(p[:min(10, len(p))])
+}
+
+// TestPlainPadsWebP checks that the byte which follows a chunk of odd length may be absent.
+func TestPlainPadsWebP(t *testing.T) {
+	t.Parallel()
+	content := lossless(40, 24)
+	if len(content)%2 == 0 {
+		content += "\x00"
+	}
+	want := riffOf(riffChunk("VP8L", content))
+	short := riffOf(riffChunk("VP8L", content)[:8+len(content)])
+	if got, _ := plain(t, short); !bytes.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	last := riffOf(riffChunk("VP8L", content), riffChunk("XMP ", "odd")[:8+3])
+	if got, _ := plain(t, last); !bytes.Equal(got, want) {
+		t.Errorf("before metadata: got  %q\nwant %q", got, want)
+	}
+}
+
+// TestPlanIsBounded checks that a file with many pieces takes no memory for them.
+func TestPlanIsBounded(t *testing.T) {
+	t.Parallel()
+	var p plan
+	for i := range int64(10_000) {
+		p.keep(2*i, 1)
+	}
+	if len(p.pieces) > maxPieces+1 {
+		t.Errorf("got %d pieces, want at most %d", len(p.pieces), maxPieces+1)
+	}
 }
 
 func TestPieces(t *testing.T) {

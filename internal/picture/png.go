@@ -72,11 +72,12 @@ func (l *layout) readPNG(s *source) error {
 	if !pixels {
 		return broken("it has no pixels")
 	}
-	l.decoded = area(l.width, l.height) * pngBytes(depth, colour, transparent)
+	each := pngBytes(depth, colour, transparent)
+	l.decoded = each * area(l.width, l.height)
 	if interlaced {
 		l.decoded *= 2 // each pass is decoded into a picture of its own
 	}
-	l.decoded += 2 * 8 * l.width // two rows, before and after a filter, of up to 8 bytes a pixel
+	l.decoded += 2 * each * l.width // the last two rows, before they are filtered
 	l.parts.keep(0, pngHeadEnd)
 	if l.orientation != 1 { // before the pixels, where browsers look for it
 		l.parts.put(pngChunk("eXIf", minimalExif(l.orientation))...)

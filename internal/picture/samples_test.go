@@ -226,6 +226,7 @@ func samples(t testing.TB) []sample {
 		)},
 		{"GIF", 40, 24, join(g[:frame], extension(gifApplication, "NETSCAPE2.0", "\x01\x00\x00"), g[frame:]), join(
 			g[:frame], extension(0xfe, secret), extension(gifApplication, "XMP DataXMP", secret),
+			extension(gifApplication, "STRANGER1.0", secret[:3]),
 			extension(gifApplication, "NETSCAPE2.0", "\x01\x00\x00"), extension(gifApplication, "NETSCAPE2.0", secret),
 			extension(1, "0123456789ab", secret), extension(0xf9, secret), g[frame:len(g)-1], extension(0xfe, secret, secret),
 			g[len(g)-1:], []byte(secret),

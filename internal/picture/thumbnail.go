@@ -27,10 +27,10 @@ const (
 // without metadata: as JPEG if it is opaque, as PNG otherwise. It never enlarges. Of animations it shows the first
 // frame; an animated WebP is ErrUnsupported. media is the media type of the result.
 //
-// Errors: ErrUnsupported; ErrTooLarge if decoding would need more than 100 MiB, if a JPEG has more than 200 scans, or as
-// for Plain; ErrBroken; errors of reading; the context's error, soon after the context has ended. The memory is
-// estimated before anything is decoded. Not included are the codes of a lossless WebP: a file that was made for that can
-// take 130 MiB more.
+// Errors: ErrUnsupported; ErrTooLarge if decoding would need more than 100 MiB, if a JPEG has more than 200 scans, or
+// as for Plain; ErrBroken; errors of reading; the context's error, soon after the context has ended. The memory is
+// estimated before anything is decoded. Not included are the codes of a lossless WebP: a file that was made for that
+// can take 130 MiB more.
 func Thumbnail(ctx context.Context, src io.ReadSeeker, edge int) (encoded []byte, media string, err error) {
 	if edge < 1 {
 		return nil, "", fmt.Errorf("a thumbnail of %d pixels: want at least 1", edge)
@@ -147,7 +147,7 @@ func place(frame image.Rectangle, l *layout, all image.Rectangle) image.Rectangl
 	span := func(from, to int, length int64, scaled int) (int, int) {
 		begin := int(int64(from) * int64(scaled) / length)
 		end := int((int64(to)*int64(scaled) + length - 1) / length)
-		return begin, min(end, begin+to-from, scaled)
+		return begin, min(end, begin+to-from)
 	}
 	x0, x1 := span(frame.Min.X, frame.Max.X, l.width, all.Dx())
 	y0, y1 := span(frame.Min.Y, frame.Max.Y, l.height, all.Dy())

@@ -20,6 +20,7 @@ type FolderAnswer struct {
 	Deletable    bool            `json:"deletable" doc:"Always true."`
 	CreatedAt    string          `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt    string          `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+	Public       bool            `json:"public,omitempty" doc:"Everybody may read the files directly in the folder that have no teams. Left out if not."`
 }
 
 // ChildFolder is a folder inside another, without its own children.
@@ -34,6 +35,7 @@ type ChildFolder struct {
 	Deletable bool      `json:"deletable" doc:"Always true."`
 	CreatedAt string    `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt string    `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+	Public    bool      `json:"public,omitempty" doc:"Everybody may read the files directly in the folder that have no teams. Left out if not."`
 }
 
 // FileAnswer is a file as callers see it.
@@ -42,7 +44,7 @@ type FileAnswer struct {
 	PID         string    `json:"pid" doc:"Public identifier."`
 	OrgID       string    `json:"org_id" doc:"Organization that owns the file."`
 	UserID      int64     `json:"user_id" doc:"User who uploaded the file."`
-	URL         string    `json:"url" doc:"Address of the file's bytes; empty if there are none yet."`
+	URL         string    `json:"url" doc:"Address at which the bytes can be read for a time, or always if they are public; empty if there are none yet."`
 	Filename    string    `json:"filename" doc:"Name of the file."`
 	Mimetype    string    `json:"mimetype" doc:"MIME type."`
 	ContactID   string    `json:"contact_id" doc:"Linked contact; empty if there is none."`
@@ -54,6 +56,10 @@ type FileAnswer struct {
 	Teams       *[]string `json:"teams,omitempty" doc:"Teams that see the file, all where empty. Left out without the teams feature."`
 	CreatedAt   int64     `json:"created_at" doc:"Unix seconds."`
 	UpdatedAt   int64     `json:"updated_at" doc:"Unix seconds."`
+	Size        *int64    `json:"size,omitempty" doc:"Size in bytes. Left out if the bytes are not stored here."`
+	Detected    string    `json:"detected,omitempty" doc:"MIME type that the bytes show. Left out if they are not stored here."`
+	Checksum    string    `json:"checksum,omitempty" doc:"SHA-256 of the bytes, hexadecimal. Left out if they are not stored here."`
+	Thumbnail   string    `json:"thumbnail,omitempty" doc:"Address of a small picture. Left out if there is none."`
 }
 
 // FileRecord is a file in the answer to a change.
@@ -83,6 +89,7 @@ type Removed struct {
 const (
 	exampleFolder = "665f1c2ab4d3e2f1a0b9c8d7"
 	exampleFile   = "665f1c2ab4d3e2f1a0b9c8e1"
+	exampleSum    = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 
 	exampleCreated, exampleUpdated = 1717509162000, 1717595562000
 )

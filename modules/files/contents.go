@@ -42,7 +42,7 @@ func (m *Module) subtree(
 		err := m.Folders.In(in.ws).Each(ctx, store.In("folder_id", some...), store.Either, func(f *Folder) error {
 			if len(in.folders) == maxInside {
 				return operation.Refusal(
-					http.StatusConflict, contents, fault.Length,
+					http.StatusConflict, paramContents, fault.Length,
 					"the folder contains more than 50000 folders: begin with some of those",
 				)
 			}
@@ -149,13 +149,13 @@ func (m *Module) deleteContents(ctx context.Context, c *operation.Call, f *Folde
 		return err
 	}
 	var errs fault.List
-	if !f.Deleted && !c.Query.Bool(&errs, contents, false) {
+	if !f.Deleted && !c.Query.Bool(&errs, paramContents, false) {
 		n, err := in.count(ctx, in.ws, state, store.Filter{})
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			errs.Add(contents, fault.Forbidden, notEmpty)
+			errs.Add(paramContents, fault.Forbidden, notEmpty)
 		}
 	}
 	if err := cmp.Or(errs.Err(), in.requireVisible(ctx, state, store.Filter{})); err != nil {

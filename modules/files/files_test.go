@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/enginetest"
 	"tenantry/backends/store"
 	"tenantry/internal/request"
+	"tenantry/modules/files/contents"
 	"tenantry/operation"
 	"tenantry/operation/schematest"
 	"tenantry/tenants"
@@ -61,7 +62,10 @@ type fixture struct {
 func newFixture(t testing.TB, edit func(*tenants.Organization)) *fixture {
 	t.Helper()
 	n := &names{}
-	m := New(Deps{CDNBase: func(*tenants.Tenant) string { return "https://cdn.example.com/" }, Contacts: contactNames{n}, Users: userNames{n}})
+	m := New(Deps{
+		CDNBase: func(*tenants.Tenant) string { return "https://cdn.example.com/" }, Contacts: contactNames{n}, Users: userNames{n},
+		Contents: contents.New(contents.Options{}),
+	})
 	bench := schematest.Open(t, enginetest.Open(t), m)
 	bench.Tenant.Org.Features = map[string]bool{tenants.FeatureTeams: true}
 	if edit != nil {

@@ -58,10 +58,10 @@ func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask folderIn
 	answer = FolderAnswer{
 		ID: folder.ID, Name: folder.Name, FolderID: orNull(folder.FolderID), OrgID: c.Workspace.Org(), UserID: folder.UserID,
 		Teams: teamsOf(c.Tenant, folder.Teams), Editable: true, Deletable: true,
-		CreatedAt: texts.Time(folder.CreatedAt), UpdatedAt: texts.Time(folder.UpdatedAt),
+		Public: folder.Public, CreatedAt: texts.Time(folder.CreatedAt), UpdatedAt: texts.Time(folder.UpdatedAt),
 	}
 	named := m.names(c, files.found)
-	named.folders = map[string]string{folder.ID: folder.Name}
+	named.folders, named.public = map[string]string{folder.ID: folder.Name}, map[string]bool{folder.ID: folder.isPublic()}
 	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.pending(ctx), folders.pending(ctx), named.pending(ctx))...); err != nil {
 		return answer, err
 	}
@@ -70,7 +70,11 @@ func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask folderIn
 		c.Header.Set("X-Warning", "children are left out, because they are large; ask for pages with a smaller per_page")
 	}
 	if ask.Schema == "full" {
-		answer.Files = childList(m.fileAnswers(c, files.found, named), files.count, ask)
+		shownFiles, err := m.fileAnswers(ctx, c, files.found, named)
+		if err != nil {
+			return answer, err
+		}
+		answer.Files = childList(shownFiles, files.count, ask)
 		shown := make([]ChildFolder, len(folders.found))
 		for i := range folders.found {
 			shown[i] = childFolder(c, &folders.found[i])
@@ -168,16 +172,18 @@ func childList[T any](shown []T, count int64, ask folderInput) *Children[T] {
 func childFolder(c *operation.Call, f *Folder) ChildFolder {
 	return ChildFolder{
 		ID: f.ID, Name: f.Name, FolderID: orNull(f.FolderID), OrgID: c.Workspace.Org(), UserID: f.UserID,
-		Teams: teamsOf(c.Tenant, f.Teams), Editable: true, Deletable: true,
+		Teams: teamsOf(c.Tenant, f.Teams), Editable: true, Deletable: true, Public: f.Public,
 		CreatedAt: texts.Time(f.CreatedAt), UpdatedAt: texts.Time(f.UpdatedAt),
 	}
 }
 
 // fileAnswers returns the answers of files, with the fields that are not stored.
-func (m *Module) fileAnswers(c *operation.Call, files []File, named *nameLookup) []FileAnswer {
-	base := ""
-	if len(files) > 0 {
-		base = m.cdnBase(c)
+func (m *Module) fileAnswers(
+	ctx context.Context, c *operation.Call, files []File, named *nameLookup,
+) ([]FileAnswer, error) {
+	at, err := m.addresses(ctx, c, files)
+	if err != nil {
+		return nil, err
 	}
 	org := strconv.FormatInt(c.Workspace.Org(), 10)
 	shown := make([]FileAnswer, len(files))
@@ -189,11 +195,15 @@ func (m *Module) fileAnswers(c *operation.Call, files []File, named *nameLookup)
 			FolderID: f.FolderID, FolderName: orNull(named.folders[f.FolderID]), Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
 			CreatedAt: f.CreatedAt / 1000, UpdatedAt: f.UpdatedAt / 1000,
 		}
-		if ValidHash(f.Hash) { // any other text could lead out of the organization's folder
-			shown[i].URL = base + "/" + f.Hash
+		if f.Stored() {
+			shown[i].Size, shown[i].Detected, shown[i].Checksum = &f.Size, f.Detected, f.Checksum
+		}
+		shown[i].URL = at.file(f, named.public[f.FolderID])
+		if shown[i].URL != "" && hasThumbnail(f) {
+			shown[i].Thumbnail = withThumbnail(shown[i].URL)
 		}
 	}
-	return shown
+	return shown, nil
 }
 
 // cdnBase is the address of the organization's files, to which a hash is appended.
@@ -211,6 +221,7 @@ type nameLookup struct {
 	contacts   map[string]string
 	users      map[int64]string
 	folders    map[string]string
+	public     map[string]bool // folders whose files are public
 }
 
 func (m *Module) names(c *operation.Call, files []File) *nameLookup {
@@ -249,7 +260,7 @@ func (n *nameLookup) pending(ctx context.Context) (questions []func() error) {
 				Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true,
 			})
 			for i := range found {
-				n.folders[found[i].ID] = found[i].Name
+				n.folders[found[i].ID], n.public[found[i].ID] = found[i].Name, found[i].isPublic()
 			}
 			return err
 		})

@@ -13,6 +13,7 @@ type Folder struct {
 	Name     string   `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the folder." example:"Contracts"`
 	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds it; null: at top level."`
 	UserID   int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who created the folder."`
+	Public   bool     `json:"public,omitempty" doc:"Everybody who has the address may read the files directly in the folder that have no teams." ask:"Public|Everybody who has the address of a file in this folder may read it, unless the file or the folder belongs to teams."`
 	Teams    []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Trash
 }
@@ -23,7 +24,8 @@ type Trash struct {
 	DeletedWith string `json:"deleted_with,omitempty" rule:"format=id ref=folder" use:"computed hidden filter"`
 }
 
-// File is the record of an uploaded file; its bytes live at the file host under Hash.
+// File is the record of a file; Hash names its bytes. They are kept by package contents if there is a Checksum, and
+// otherwise, if anywhere, by a file host that is not part of the installation.
 type File struct {
 	store.Meta
 	// Reports name neither PID nor Hash, which lead to the bytes of the file.
@@ -34,10 +36,30 @@ type File struct {
 	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none." report:"Folder"`
 	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter" doc:"Linked contact." report:"Contact"`
 	UserID    int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who uploaded the file." report:"User"`
+	Size      int64    `json:"size,omitempty" use:"computed filter" doc:"Size in bytes." report:"Size"`
+	Detected  string   `json:"detected,omitempty" rule:"max=200 format=line" use:"computed" doc:"MIME type that the bytes show."`
+	Checksum  string   `json:"checksum,omitempty" rule:"max=64 format=line" use:"computed" doc:"SHA-256 of the bytes, hexadecimal."`
 	Type      string   `json:"type,omitempty" rule:"max=200 format=line" use:"filter" doc:"Type of the file." example:"document" report:"Type"`
 	Teams     []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Trash
 }
+
+// Version is the content that a file had until it was replaced.
+type Version struct {
+	store.Meta        // CreatedAt is when it was replaced
+	FileID     string `json:"file_id"`
+	Hash       string `json:"hash"`
+	Filename   string `json:"filename"`
+	Mimetype   string `json:"mimetype"`
+	Size       int64  `json:"size"`
+	Detected   string `json:"detected,omitempty"`
+	Checksum   string `json:"checksum"`
+	UserID     int64  `json:"user_id"`     // who had uploaded it
+	ReplacedBy int64  `json:"replaced_by"` // who replaced it
+}
+
+// Stored reports whether package contents keeps the bytes of the file.
+func (f *File) Stored() bool { return f.Checksum != "" }
 
 // at returns the parent folder and the trash state for changing them.
 func (f *Folder) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
@@ -55,6 +77,10 @@ func (t *Trash) clearLive() {
 type Kinds struct {
 	Folders *record.Of[Folder]
 	Files   *record.Of[File]
+	// Versions are the contents that files had before they were replaced.
+	Versions *store.Kind[Version]
+	// Transfers are the resumable uploads.
+	Transfers *store.Kind[Transfer]
 }
 
 // NewKinds declares the records.
@@ -78,10 +104,11 @@ func NewKinds() Kinds {
 	files := record.Must(record.Options[File]{
 		Traits: record.Traits{Name: "file"},
 		Spec: store.Spec{
-			Name: "files",
+			Name: "files", Fields: []string{"hash"},
 			Indexes: []store.Index{
 				{Fields: []string{"folder_id", "deleted", "filename", "teams"}},
 				{Fields: []string{"contact_id"}},
+				{Fields: []string{"hash"}},
 				{Fields: []string{"deleted", "filename"}},
 				{Fields: []string{"deleted", "mimetype"}},
 				{Fields: []string{"deleted", "created_at"}},
@@ -89,6 +116,8 @@ func NewKinds() Kinds {
 			Access: []store.Access{
 				{Where: []string{"folder_id", "deleted"}, Sort: []string{"filename"}},
 				{Where: []string{"contact_id"}},
+				{Where: []string{"hash"}},
+				{Where: []string{"pid"}},
 				{Where: []string{"deleted"}, Sort: []string{"filename"}},
 				{Where: []string{"deleted", "mimetype"}},
 				{Where: []string{"deleted", "created_at"}},
@@ -106,11 +135,20 @@ func NewKinds() Kinds {
 			}
 		},
 	})
-	return Kinds{folders, files}
+	versions := store.Must[Version](store.Spec{
+		Name: "file_versions", Fields: []string{"file_id", "hash"},
+		Indexes: []store.Index{{Fields: []string{"file_id", "created_at"}}, {Fields: []string{"hash"}}},
+		Access: []store.Access{
+			{Where: []string{"file_id"}, Sort: []string{"created_at"}}, {Where: []string{"hash"}},
+		},
+	})
+	return Kinds{folders, files, versions, newTransfers()}
 }
 
 // Kept returns the kinds of the module.
-func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Folders, k.Files} }
+func (k Kinds) Kept() []record.Kept {
+	return []record.Kept{k.Folders, k.Files, k.Versions, k.Transfers}
+}
 
 // ValidHash reports whether text can identify bytes at the file host: 1 to 128 letters, digits, "_" and "-".
 func ValidHash(text string) bool { return texts.Plain(text, 128, "_-") }

@@ -1,13 +1,19 @@
-// Package files serves folders and files. It stores the records of files; their bytes live at the file host.
+// Package files serves folders and files. Their bytes are kept by package contents, and read at addresses that are signed
+// for a time, or public (see addresses).
 package files
 
 import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
+	"tenantry/backends/record"
 	"tenantry/backends/store"
+	"tenantry/internal/background"
+	"tenantry/modules/files/contents"
 	"tenantry/operation"
+	"tenantry/operation/crud"
 	"tenantry/tenants"
 )
 
@@ -25,20 +31,35 @@ type UserNames interface {
 
 // Deps are the dependencies of the module.
 type Deps struct {
-	// CDNBase returns the address at which the file host serves an organization's files.
+	// CDNBase returns the address at which the file host serves an organization's files, BaseURL that of the organization.
 	CDNBase  func(t *tenants.Tenant) string
-	Contacts ContactNames
-	Users    UserNames
+	BaseURL  func(slug string) string
+	Contents *contents.Keeper
+	// LinkLife is how long an address of a file is valid at least; it may be up to twice as long.
+	LinkLife   time.Duration
+	Now        func() time.Time
+	Background *background.Work
+	Contacts   ContactNames
+	Users      UserNames
 }
 
 // Module serves folders and files. It is immutable and safe for concurrent use.
 type Module struct {
 	Kinds
-	deps Deps
+	deps     Deps
+	maker    crud.Maker[File]
+	pictures *pictures
 }
 
 // New returns the module.
-func New(deps Deps) *Module { return &Module{NewKinds(), deps} }
+func New(deps Deps) *Module {
+	m := &Module{Kinds: NewKinds(), deps: deps, pictures: newPictures()}
+	m.maker = crud.NewMaker(m.Files, m.fileOptions())
+	return m
+}
+
+// Kept returns the kinds of the module.
+func (m *Module) Kept() []record.Kept { return append(m.Kinds.Kept(), m.deps.Contents.Kept()...) }
 
 const (
 	folderMissing = "Folder not found"
@@ -48,7 +69,7 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	return slices.Concat([]operation.Row{m.getFolder(), m.treeRow()}, m.fileRows(), m.folderRows())
+	return slices.Concat([]operation.Row{m.getFolder(), m.treeRow()}, m.fileRows(), m.folderRows(), m.contentRows())
 }
 
 func (m *Module) getFolder() operation.Row {

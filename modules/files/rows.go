@@ -28,11 +28,11 @@ func (m *Module) folderRows() []operation.Row {
 			Lead:   "A folder that is not empty is deleted only with contents=true, together with its contents.",
 			Policy: operation.Policy{Timeout: crud.ClearTimeout},
 			Request: operation.Request{Params: []operation.Param{{
-				Name: contents, In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
+				Name: paramContents, In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
 				Description: "Also deletes, or purges, the contents of the folder, at any depth.", Ask: operation.Ask{Label: "With everything in it"},
 			}}},
 			Response: operation.Response{Failures: []operation.Failure{operation.Refuses(
-				http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", contents, fault.Forbidden, notEmpty,
+				http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", paramContents, fault.Forbidden, notEmpty,
 			)}},
 			Around: m.sweepAfterDelete,
 		},
@@ -46,11 +46,23 @@ func (m *Module) folderRows() []operation.Row {
 
 // fileRows returns the rows of files. The delete belongs to the contract.
 func (m *Module) fileRows() []operation.Row {
+	o := m.fileOptions()
+	rows := crud.Rows(m.Files.Resource, o)
+	return slices.Insert(
+		rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }),
+		m.deleteFile(),
+	)
+}
+
+// fileOptions says how the records of files are served.
+func (m *Module) fileOptions() crud.Options {
 	changed := operation.Response{Data: FileRecord{}, Example: FileRecord{FileAnswer: fileExample()}}
 	written := crud.Action{
 		Request: operation.Request{Body: []operation.Field{{
 			Name: "url", Shape: operation.Text, Nullable: true, Bounds: operation.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
-			Description: "Where the file host serves the bytes: the address as in answers, or its last part. Only the last part is stored.",
+			Description: "Where the file host serves the bytes: the address as in answers, or the last part of its path. Only " +
+				"that part is stored. If it is that of a file that the caller may see, the record has the same bytes; " +
+				"an upload stores new ones.",
 			Ask: operation.Ask{
 				Label: "Address", Hint: "The address at which the contents of the file are served.",
 			},
@@ -61,26 +73,25 @@ func (m *Module) fileRows() []operation.Row {
 		Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign,
 		When: "url is not an address of the organization's file host",
 	}}
-	rows := crud.Rows(m.Files.Resource, crud.Options{
+	return crud.Options{
 		Path: "/api/files", Things: "Files", Tag: tag, Search: []string{"filename"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles),
 		Check: crud.Check(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
-		Create: written, Update: written, Delete: crud.Absent(), Purge: &crud.Action{Response: changed},
+		Create: written, Update: written, Delete: crud.Absent(),
+		Purge: &crud.Action{
+			Lead: "Bytes that no other file has are removed with it.", Response: changed, Around: m.dropAfterPurge,
+		},
 		Restore: crud.Action{
 			Lead: "If the folder of the file is deleted, the file is restored without a folder.", Response: changed,
 		},
-	})
-	return slices.Insert(
-		rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }),
-		m.deleteFile(),
-	)
+	}
 }
 
 const (
-	maxURL   = 2000
-	contents = "contents"
-	notEmpty = "the folder is not empty; contents=true also deletes its contents"
-	foreign  = "url must be an address below that of the organization's files, or its last part: " +
+	maxURL        = 2000
+	paramContents = "contents"
+	notEmpty      = "the folder is not empty; contents=true also deletes its contents"
+	foreign       = "url must be an address below that of the organization's files, or its last part: " +
 		"1 to 128 of A-Z, a-z, 0-9, _ and -"
 )
 
@@ -94,7 +105,7 @@ func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) 
 	if !reads {
 		named.userIDs = nil
 	} else {
-		named.folders = map[string]string{}
+		named.folders, named.public = map[string]string{}, map[string]bool{}
 		for i := range files {
 			if id := files[i].FolderID; id != "" && !slices.Contains(named.folderIDs, id) {
 				named.folderIDs = append(named.folderIDs, id)
@@ -104,8 +115,12 @@ func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) 
 	if err := together.Do(c.Workspace.Remote(), named.pending(ctx)...); err != nil {
 		return nil, err
 	}
+	answers, err := m.fileAnswers(ctx, c, files, named)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]any, len(all))
-	for i, shown := range m.fileAnswers(c, files, named) {
+	for i, shown := range answers {
 		if out[i] = shown; !reads {
 			out[i] = FileRecord{FileAnswer: shown}
 		}
@@ -123,23 +138,53 @@ func (m *Module) beforeFile(ctx context.Context, c *operation.Call, need *store.
 		rec.clearLive()
 		return m.detach(ctx, c, need, &rec.FolderID)
 	}
-	return nil
+	return m.shareBytes(ctx, c, need, rec)
 }
 
-// address stores the last part of the address at which the file host serves the bytes.
-func (m *Module) address(_ context.Context, c *operation.Call, rec, _ *File, errs *fault.List) error {
+// address stores the last part of the path at which the file host serves the bytes.
+func (m *Module) address(_ context.Context, c *operation.Call, rec, was *File, errs *fault.List) error {
 	if !c.Body.Has("url") {
 		return nil
 	}
-	rec.Hash = ""
+	var given File
 	if c.Body.Value("url").Is != strictjson.Null {
 		text, ok := c.Body.Text(errs, "url")
-		rec.Hash = strings.TrimPrefix(text, m.cdnBase(c)+"/")
-		if ok && rec.Hash != "" && !ValidHash(rec.Hash) {
+		text, _, _ = strings.Cut(text, "?") // the signature
+		given.Hash = strings.TrimPrefix(text, m.cdnBase(c)+"/")
+		if ok && given.Hash != "" && !ValidHash(given.Hash) {
 			errs.Add("url", fault.Format, foreign)
 		}
 	}
+	if was != nil && given.Hash == was.Hash {
+		given = *was
+	}
+	rec.setBytes(given)
 	return nil
+}
+
+// shareBytes gives a file with a new hash the bytes of that hash if the caller can read them already. A hash alone
+// gives no right to any.
+func (m *Module) shareBytes(ctx context.Context, c *operation.Call, need *store.Preconditions, rec *File) error {
+	if rec.Hash == "" || rec.Stored() || !c.Body.Has("url") {
+		return nil
+	}
+	in := m.Files.In(c.Entitled())
+	other, err := in.First(ctx, store.Query{Filter: store.Eq("hash", rec.Hash)})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case other.Stored():
+		need.Require(in.Unchanged(other)) // otherwise its bytes could be removed before this file has them
+		rec.setBytes(*other)
+	}
+	return nil
+}
+
+// setBytes gives the file the bytes of another one.
+func (f *File) setBytes(of File) {
+	f.Hash, f.Size, f.Detected, f.Checksum = of.Hash, of.Size, of.Detected, of.Checksum
 }
 
 // detach clears the folder of a restored record if the folder is deleted or gone.
@@ -242,7 +287,7 @@ func (m *Module) sweepAfterDelete(remove operation.Handler) operation.Handler {
 			return result, err
 		}
 		id := c.Path("id")
-		with := c.Query.Bool(new(fault.List), contents, false)
+		with := c.Query.Bool(new(fault.List), paramContents, false)
 		in, err := m.subtree(ctx, c, id, func(below *Folder) bool { return with && (!below.Deleted || below.DeletedWith == id) })
 		if err == nil {
 			err = in.each(ctx, store.Live, store.Filter{}, func(folder *string, trash *Trash) {

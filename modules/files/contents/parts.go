@@ -1,0 +1,90 @@
+package contents
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"tenantry/backends/blobs"
+	"tenantry/tenants"
+)
+
+// partsFolder is the folder, below the prefix of an organization, of the parts of uploads under way.
+const partsFolder = "parts/"
+
+// Part is some bytes of an upload that has not ended.
+type Part struct {
+	Object string `json:"object"`
+	Size   int64  `json:"size"`
+}
+
+// isPart reports whether an object is a part of an upload under way.
+func isPart(t *tenants.Tenant, object string) bool {
+	return strings.HasPrefix(object, prefix(t)+partsFolder)
+}
+
+// KeepPart makes a part of an upload of bytes that have arrived. Errors: blobs.ErrFull, blobs.ErrUnavailable.
+func (k *Keeper) KeepPart(ctx context.Context, t *tenants.Tenant, upload string, a *Arrival) (Part, error) {
+	var unique [6]byte
+	_, _ = rand.Read(unique[:])
+	p := Part{Object: prefix(t) + partsFolder + upload + "/" + hex.EncodeToString(unique[:]), Size: a.Size}
+	file, err := a.File()
+	if err != nil {
+		return Part{}, err
+	}
+	return p, k.Bucket.Put(ctx, p.Object, file)
+}
+
+// DropParts removes all parts of an upload.
+func (k *Keeper) DropParts(ctx context.Context, t *tenants.Tenant, upload string) error {
+	return k.Bucket.DeleteAll(ctx, prefix(t)+partsFolder+upload+"/")
+}
+
+// DropPart removes one part of an upload.
+func (k *Keeper) DropPart(ctx context.Context, p Part) error { return k.Bucket.Delete(ctx, p.Object) }
+
+// Join receives the parts of an upload, and the bytes that follow them, as one file. Errors: as Receive, and
+// blobs.ErrNotFound if a part is gone.
+func (k *Keeper) Join(ctx context.Context, parts []Part, last io.Reader) (*Arrival, error) {
+	return k.Receive(ctx, io.MultiReader(&joined{ctx: ctx, bucket: k.Bucket, left: parts}, last))
+}
+
+// joined reads parts one after another.
+type joined struct {
+	ctx    context.Context //nolint:containedctx // of the reader
+	bucket blobs.Bucket
+	left   []Part
+	open   blobs.Object
+	read   int64 // of the open one
+}
+
+func (j *joined) Read(p []byte) (int, error) {
+	for {
+		if j.open == nil {
+			if len(j.left) == 0 {
+				return 0, io.EOF
+			}
+			object, err := j.bucket.Open(j.ctx, j.left[0].Object)
+			if err != nil {
+				return 0, err
+			}
+			j.open, j.read = object, 0
+		}
+		n, err := j.open.Read(p)
+		j.read += int64(n)
+		if err == io.EOF { //nolint:errorlint // io.Reader returns it as it is
+			size := j.left[0].Size
+			err = j.open.Close()
+			if j.open = nil; err == nil && j.read != size {
+				err = fmt.Errorf("part %s has %d bytes instead of %d", j.left[0].Object, j.read, size)
+			}
+			j.left = j.left[1:]
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}

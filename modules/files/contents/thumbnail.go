@@ -1,0 +1,80 @@
+package contents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"tenantry/internal/picture"
+	"tenantry/tenants"
+)
+
+// thumbnailEdge is the largest width and height of a small picture in pixels.
+const thumbnailEdge = 400
+
+// MakeThumbnail makes and stores the small picture of a blob, or notes why there can be none. It does nothing if that was
+// done before. Errors: ErrNone, blobs.ErrUnavailable, blobs.ErrFull, store.ErrUnavailable, that of the context.
+func (k *Keeper) MakeThumbnail(ctx context.Context, t *tenants.Tenant, hash string) error {
+	blob, err := k.Find(ctx, t, hash)
+	if err != nil || blob.Thumbnail != nil {
+		return err
+	}
+	object, err := k.Open(ctx, blob)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = object.Close() }()
+	small := &Thumbnail{}
+	encoded, media, err := picture.Thumbnail(ctx, object, thumbnailEdge)
+	switch {
+	case ctx.Err() != nil:
+		small.Failed = "it took too long"
+	case errors.Is(err, picture.ErrUnsupported), errors.Is(err, picture.ErrTooLarge), errors.Is(err, picture.ErrBroken):
+		small.Failed = err.Error()
+	case err != nil:
+		return err
+	default:
+		small.Media, small.Object = media, newObject(t, hash)
+		if err := k.putBytes(ctx, small.Object, encoded); err != nil {
+			return err
+		}
+	}
+	// A picture that takes too long would take as long the next time.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	_, err = k.blobs.In(t.Workspace().BeyondQuota()).Update(ctx, blob.ID, func(b *Blob) error {
+		if b.Thumbnail != nil {
+			return errUsed
+		}
+		b.Thumbnail = small
+		return nil
+	})
+	if err != nil && small.Object != "" {
+		err = errors.Join(err, k.Bucket.Delete(ctx, small.Object))
+	}
+	if errors.Is(err, errUsed) {
+		return nil
+	}
+	return err
+}
+
+// putBytes stores bytes that are in memory as an object.
+func (k *Keeper) putBytes(ctx context.Context, object string, bytes []byte) error {
+	if err := os.MkdirAll(k.Incoming, 0o700); err != nil {
+		return full(err)
+	}
+	file, err := os.CreateTemp(k.Incoming, "thumbnail-*")
+	if err != nil {
+		return full(err)
+	}
+	a := &Arrival{file: file}
+	defer func() { _ = a.Close() }()
+	if _, err := file.Write(bytes); err != nil {
+		return full(fmt.Errorf("write a thumbnail: %w", err))
+	}
+	if file, err = a.File(); err != nil {
+		return err
+	}
+	return k.Bucket.Put(ctx, object, file)
+}

@@ -1,0 +1,201 @@
+package files
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tenantry/backends/blobs"
+	"tenantry/backends/store"
+	"tenantry/internal/deliver"
+	"tenantry/modules/files/contents"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// fetchInput is an address of a file.
+type fetchInput struct {
+	Hash      string `json:"hash" doc:"Name of the bytes." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"`
+	File      string `json:"file" doc:"Public identifier of the file." example:"q7Zt0b1kY3m9"`
+	Until     string `json:"until" doc:"When the address ends, in Unix seconds." example:"1717596000"`
+	Key       string `json:"key" doc:"Signature of the address." example:"m0Zk3rX9b1kY3m9q7Zt0bA"`
+	Version   string `json:"version" doc:"Identifier of an earlier content of the file."`
+	Thumbnail bool   `json:"thumbnail" default:"false" doc:"Answers the small picture."`
+	Download  bool   `json:"download" default:"false" doc:"Browsers save the file instead of showing it."`
+}
+
+const (
+	fetchTime = 4 * time.Hour // of a whole download
+	// publicAge is how long caches keep what everybody may read, after it was deleted, too.
+	publicAge = time.Hour
+
+	addressEnded = "This address of a file is not valid, or it has ended. Read the file again for its current address"
+)
+
+func (m *Module) fetchRow() operation.Row {
+	return operation.Typed(operation.Row{
+		Name: "files.fetch", Method: http.MethodGet, Path: operation.ContentPath + "{hash}",
+		Policy: operation.Policy{Credentials: operation.Open, Rule: operation.AnyCaller(), Timeout: fetchTime},
+		Response: operation.Response{
+			Content: []string{operation.AnyMedia},
+			Failures: []operation.Failure{
+				{Code: http.StatusForbidden, Message: addressEnded, When: "the signature is missing, wrong or has ended, and the file is not public"},
+				{Code: http.StatusNotFound, Message: fileMissing, When: "the file was deleted or has other bytes now"},
+			},
+		},
+		Docs: operation.Docs{
+			Tag: tag, Summary: "Fetch a file", Aside: true,
+			Description: "Answers the bytes of a file. The whole address is url of the file; it is signed and ends, unless the " +
+				"file is public. Ranges and conditional requests are honoured. What browsers would run, such as HTML and SVG, is " +
+				"sent as a download, and nothing is run in the name of the organization. Pictures that everybody may read come " +
+				"without their metadata.",
+		},
+	}, m.fetch)
+}
+
+// reading is a file that may be read at an address.
+type reading struct {
+	file   *File
+	hash   string
+	signed bool // otherwise it is public
+}
+
+func (m *Module) fetch(ctx context.Context, c *operation.Call, in fetchInput) (operation.Result, error) {
+	read, err := m.admit(ctx, c.Tenant, in)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	c.Recheck = func(ctx context.Context, t *tenants.Tenant) error {
+		_, err := m.admit(ctx, t, in)
+		return err
+	}
+	blob, err := m.deps.Contents.Find(ctx, c.Tenant, read.hash)
+	if errors.Is(err, contents.ErrNone) {
+		return operation.Result{}, operation.NotFound(bytesMissing)
+	}
+	if err != nil {
+		return operation.Result{}, err
+	}
+	if in.Thumbnail {
+		return m.fetchThumbnail(ctx, c, read, blob, in)
+	}
+	object, err := m.deps.Contents.Open(ctx, blob)
+	if err != nil {
+		return operation.Result{}, opened(err)
+	}
+	served := deliver.Policy(read.file.Mimetype, blob.Media, frameAncestors(m.deps.BaseURL(c.Tenant.Org.Slug)))
+	content := &operation.Content{ReadSeekCloser: object, Media: served.ContentType, Tag: strconv.Quote(read.hash)}
+	if !read.signed && blob.Plain != nil {
+		content.ReadSeekCloser = plain{blob.Plain.Reader(object), object}
+		content.Tag = strconv.Quote(read.hash + "-plain")
+	} else if sum, err := hex.DecodeString(blob.Sum); err == nil {
+		c.Header.Set("Repr-Digest", contents.Digest(sum))
+	}
+	m.head(c, read, in)
+	c.Header.Set("Content-Disposition", deliver.Disposition(served.Inline && !in.Download, read.file.Filename))
+	c.Header.Set("Content-Security-Policy", served.CSP)
+	content.Modified = time.UnixMilli(blob.CreatedAt)
+	return operation.Result{Content: content}, nil
+}
+
+// bytesMissing is answered for a record whose bytes are lost, which the operator's doctor finds too.
+const bytesMissing = "The bytes of the file are missing"
+
+// opened explains why the bytes of a blob could not be opened.
+func opened(err error) error {
+	if errors.Is(err, blobs.ErrNotFound) {
+		return operation.NotFound(bytesMissing)
+	}
+	return explain(err)
+}
+
+// plain is a picture without its metadata.
+type plain struct {
+	io.ReadSeeker
+	io.Closer
+}
+
+// head sets the headers that all answers with bytes have. The bytes of a hash never change, but who may read them does.
+func (m *Module) head(c *operation.Call, read reading, in fetchInput) {
+	age, who := publicAge, "public"
+	if read.signed {
+		until, _ := strconv.ParseInt(in.Until, 10, 64)
+		age, who = time.Unix(until, 0).Sub(m.deps.Now()), "private"
+	}
+	c.Header.Set("Cache-Control", fmt.Sprintf("%s, max-age=%d, immutable", who, max(int64(age/time.Second), 0)))
+	c.Header.Set("Referrer-Policy", "no-referrer") // an address is a right
+}
+
+// frameAncestors are the pages that may show a file in a frame: those of the organization.
+func frameAncestors(base string) string { return "'self' " + base }
+
+// admit returns the file that may be read at an address. Errors: 403 for an address without a right, whether or not the
+// file exists; 404.
+func (m *Module) admit(ctx context.Context, t *tenants.Tenant, in fetchInput) (reading, error) {
+	ended := operation.Forbidden(addressEnded)
+	if !ValidHash(in.Hash) || in.File == "" {
+		return reading{}, ended
+	}
+	all := m.Files.In(t.Workspace())
+	file, err := all.First(ctx, store.Query{Filter: store.Eq("pid", in.File)})
+	if errors.Is(err, store.ErrNotFound) {
+		file, err = nil, nil
+	}
+	if err != nil {
+		return reading{}, err
+	}
+	if in.Key == "" {
+		if file == nil || in.Version != "" || file.Hash != in.Hash || !file.Stored() {
+			return reading{}, ended
+		}
+		public, err := m.isPublic(ctx, t, file)
+		if err == nil && !public {
+			err = ended
+		}
+		return reading{file: file, hash: in.Hash}, err
+	}
+	mac, err := m.signer(ctx, t)
+	if err != nil {
+		return reading{}, err
+	}
+	signed := File{PID: in.File, Hash: in.Hash}
+	if file != nil {
+		signed.Teams = file.Teams
+	}
+	if !hmac.Equal([]byte(sign(mac, &signed, in.Until, in.Version)), []byte(in.Key)) || !lasts(in.Until, m.deps.Now()) {
+		return reading{}, ended
+	}
+	switch {
+	case file == nil:
+		return reading{}, operation.NotFound(fileMissing)
+	case in.Version != "":
+		return m.readingVersion(ctx, t, file, in)
+	case file.Hash != in.Hash || !file.Stored():
+		return reading{}, operation.NotFound(fileMissing)
+	}
+	return reading{file: file, hash: in.Hash, signed: true}, nil
+}
+
+// isPublic reports whether everybody may read a file.
+func (m *Module) isPublic(ctx context.Context, t *tenants.Tenant, f *File) (bool, error) {
+	if len(f.Teams) > 0 {
+		return false, nil
+	}
+	if t.Org.Setting(tenants.SettingPublicFiles) {
+		return true, nil
+	}
+	if f.FolderID == "" {
+		return false, nil
+	}
+	folder, err := m.Folders.In(t.Workspace()).Get(ctx, f.FolderID)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && folder.isPublic(), err
+}

@@ -1,0 +1,523 @@
+package files
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/backends/record/field"
+	"tenantry/backends/store"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
+	"tenantry/modules/files/contents"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// Resumable uploads follow the protocol tus 1.0 (https://tus.io/protocols/resumable-upload) with its extensions creation,
+// expiration and termination. What arrives is stored in parts, so that any replica can continue after a cut. The last
+// bytes count only once the file is stored: an upload whose offset is its length has a record.
+
+// Transfer is an upload that may be cut and resumed.
+type Transfer struct {
+	store.Meta
+	Teams  []string          `json:"teams,omitempty"` // of the file; only callers who see these see the upload
+	Length int64             `json:"length"`
+	Offset int64             `json:"offset"`
+	Parts  []contents.Part   `json:"parts,omitempty"`
+	Fields map[string]string `json:"fields,omitempty"` // of the record, and the digest
+	Ends   int64             `json:"ends"`             // Unix milliseconds
+	FileID string            `json:"file_id,omitempty"`
+}
+
+// Bounds of resumable uploads.
+const (
+	tusVersion    = "1.0.0"
+	tusExtensions = "creation,expiration,termination"
+	tusPath       = "/api/files/tus"
+	offsetType    = "application/offset+octet-stream"
+
+	transferLife = 24 * time.Hour
+	maxTransfers = 500      // of an organization, under way
+	partBytes    = 32 << 20 // of an upload that is cut, at most this much is sent again
+	maxPieces    = 20_000
+	maxMetadata  = 8 << 10
+	saveTime     = 30 * time.Second // for what has arrived when the sender is gone
+)
+
+// TransferAnswer is an upload as callers see it.
+type TransferAnswer struct {
+	ID        string  `json:"id" doc:"Identifier of the upload."`
+	Offset    int64   `json:"offset" doc:"Bytes that have arrived."`
+	Length    int64   `json:"length" doc:"Bytes of the whole file."`
+	ExpiresAt string  `json:"expires_at" doc:"When what has arrived is removed, unless the upload is complete. RFC 3339, UTC, milliseconds."`
+	FileID    *string `json:"file_id" doc:"Identifier of the file; null until the upload is complete."`
+}
+
+func newTransfers() *store.Kind[Transfer] {
+	return store.Must[Transfer](store.Spec{
+		Name: "transfers", Uncounted: true, Teams: true, Fields: []string{"ends"},
+		Indexes: []store.Index{{Fields: []string{"ends"}}},
+		Access:  []store.Access{{Sort: []string{"ends"}}},
+	})
+}
+
+// tusRows returns the rows of resumable uploads.
+func (m *Module) tusRows() []operation.Row {
+	example := TransferAnswer{
+		ID: "665f1c2ab4d3e2f1a0b9c8e4", Offset: 0, Length: 52814, ExpiresAt: texts.Time(exampleUpdated),
+	}
+	base := operation.Row{
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageFiles),
+			Audit: operation.AuditAlways,
+		},
+		Request: operation.Request{Params: []operation.Param{
+			header("Tus-Resumable", true, "Version of the protocol: 1.0.0.", tusVersion),
+		}},
+		Response: operation.Response{Failures: []operation.Failure{{
+			Code: http.StatusPreconditionFailed, Message: wrongVersion, When: "Tus-Resumable is not 1.0.0",
+		}}},
+		Docs: operation.Docs{Tag: tag, Aside: true},
+	}
+	one := base
+	one.Params = append(slices.Clone(base.Params), operation.Param{
+		Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the upload.", Example: example.ID,
+	})
+	one.Failures = append(slices.Clone(base.Failures), operation.Failure{
+		Code: http.StatusNotFound, Message: transferMissing, When: "there is no such upload, it has expired, or the caller may not see it",
+	})
+	one.Path = tusPath + "/{id}"
+
+	create := base
+	create.Name, create.Method, create.Path = "uploads.create", http.MethodPost, tusPath
+	create.Code, create.Message, create.Data, create.Example = http.StatusCreated, "Upload begun", TransferAnswer{}, example
+	create.Params = append(slices.Clone(base.Params),
+		header("Upload-Length", true, "Size of the file in bytes.", "52814"),
+		header("Upload-Metadata", false, "Fields of the record as the protocol has them: name and value in base64, separated by a "+
+			"blank, with commas between. filename, filetype, folder_id, contact_id, type, teams (identifiers with commas "+
+			"between) and digest, a Content-Digest of the whole; others are ignored.", "filename bGVhc2UucGRm,filetype YXBwbGljYXRpb24vcGRm"))
+	create.Options = map[string]string{
+		"Tus-Resumable": tusVersion, "Tus-Version": tusVersion, "Tus-Extension": tusExtensions,
+	}
+	create.Summary, create.Verb = "Begin a resumable upload", "Begin"
+	create.Description = "Begins an upload by the protocol tus 1.0. Its address is in the header Location. Clients for tus need nothing " +
+		"but the address of this operation and the key. What has arrived is kept for a day."
+	create.Handler = m.createTransfer
+
+	get := one
+	get.Name, get.Method, get.Message = "uploads.get", http.MethodGet, "Upload found"
+	get.Data, get.Example, get.Audit, get.Kinds = TransferAnswer{}, example, operation.NoAudit, operation.ServerFull
+	get.Params[0].Required = false
+	get.Summary, get.Title = "Get a resumable upload", "Upload"
+	get.Description = "Answers how much of an upload has arrived, also in the header Upload-Offset, for HEAD."
+	get.Handler = m.getTransfer
+
+	add := one
+	add.Params = append(slices.Clone(one.Params), header("Upload-Offset", true, "Where the bytes begin: as many as have arrived.", "0"))
+	add.Params[0].Required = true
+	add.Name, add.Method, add.Code, add.Timeout = "uploads.append", http.MethodPatch, http.StatusNoContent, uploadTime
+	add.Upload, add.UploadExamples, add.UploadLimit = []string{offsetType}, []string{"Hello.\n"}, maxUpload
+	add.Failures = append(slices.Clone(one.Failures), uploadFailures()...)
+	add.Failures = append(add.Failures, operation.Failure{
+		Code: http.StatusConflict, Message: wrongOffset, When: "other bytes have arrived than the caller believes",
+	})
+	add.Summary, add.Verb = "Continue a resumable upload", "Continue"
+	add.Description = "Appends bytes. The file is stored, with its record, together with the last of them; its identifier is then in the " +
+		"header X-File-Id. If the connection is cut, what has arrived counts."
+	add.Handler = m.appendTransfer
+
+	end := one
+	end.Params = slices.Clone(one.Params)
+	end.Params[0].Required = true
+	end.Name, end.Method, end.Code = "uploads.delete", http.MethodDelete, http.StatusNoContent
+	end.Summary, end.Verb = "End a resumable upload", "End"
+	end.Description = "Removes what has arrived. A file that is stored already stays."
+	end.Handler = m.deleteTransfer
+	return []operation.Row{create, get, add, end}
+}
+
+const (
+	transferMissing = "Upload not found"
+	wrongVersion    = "Send the header Tus-Resumable: 1.0.0"
+	wrongOffset     = "The upload is at another offset, see the header Upload-Offset"
+)
+
+func header(name string, required bool, description, example string) operation.Param {
+	return operation.Param{
+		Name: name, In: operation.InHeader, Shape: operation.Text, Required: required, Description: description, Example: example,
+	}
+}
+
+// checkTus checks the version of the protocol, and gives every answer the header of it.
+func checkTus(c *operation.Call) error {
+	c.Header.Set("Tus-Resumable", tusVersion)
+	version, err := c.RequestHeader("Tus-Resumable")
+	if err == nil && version != tusVersion && c.Operation.Method != http.MethodGet {
+		c.Header.Set("Tus-Version", tusVersion)
+		err = &operation.Problem{Code: http.StatusPreconditionFailed, Message: wrongVersion}
+	}
+	return err
+}
+
+// number reads a header that is a whole number.
+func number(c *operation.Call, name string) (int64, error) {
+	text, err := c.RequestHeader(name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || text[0] == '+' {
+		return 0, operation.BadRequest("The header %s must be a whole number", name)
+	}
+	return n, nil
+}
+
+func (m *Module) createTransfer(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	if err := checkTus(c); err != nil {
+		return operation.Result{}, err
+	}
+	length, err := number(c, "Upload-Length")
+	if err != nil {
+		return operation.Result{}, err
+	}
+	if most := c.Tenant.Org.Limit(tenants.LimitFileSize); length > most {
+		return operation.Result{}, operation.FileTooLarge(most)
+	}
+	metadata, err := c.RequestHeader("Upload-Metadata")
+	if err != nil {
+		return operation.Result{}, err
+	}
+	rec := &Transfer{Length: length, Ends: m.deps.Now().Add(transferLife).UnixMilli()}
+	if rec.Fields, err = parseMetadata(metadata); err != nil {
+		return operation.Result{}, err
+	}
+	file, err := m.draft(ctx, c, m.transferValues(rec, octetStream))
+	if err != nil {
+		return operation.Result{}, err
+	}
+	rec.Teams = file.Teams
+	if err := m.transferRoom(ctx, c.Tenant, length); err != nil {
+		return operation.Result{}, err
+	}
+	all := m.Transfers.In(c.Workspace)
+	b := c.Tenant.Workspace().Batch()
+	rec.ID = c.Workspace.NewID()
+	if err := all.StageInsert(b, rec); err != nil {
+		return operation.Result{}, err
+	}
+	result, err := c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
+		c.Note("upload", rec.ID)
+		return operation.Result{Data: m.showTransfer(c, rec)}, nil
+	})
+	if err != nil {
+		return result, err
+	}
+	if length == 0 { // no byte will follow
+		if err := m.finish(ctx, c, rec, strings.NewReader("")); err != nil {
+			return operation.Result{}, err
+		}
+		result.Data = m.showTransfer(c, rec)
+	}
+	c.Header.Set("Location", c.BaseURL+tusPath+"/"+rec.ID)
+	return result, nil
+}
+
+// transferRoom refuses an upload if too many are under way, or if there is no room for all of them.
+func (m *Module) transferRoom(ctx context.Context, t *tenants.Tenant, length int64) error {
+	many, bytes, now := 0, length, m.deps.Now().UnixMilli()
+	err := m.Transfers.In(t.Workspace()).Each(ctx, store.Filter{}, store.Either, func(other *Transfer) error {
+		if other.FileID == "" && other.Ends > now {
+			many++
+			bytes += other.Length
+		}
+		return nil
+	})
+	if err == nil && many >= maxTransfers {
+		err = &operation.Problem{
+			Code: http.StatusTooManyRequests, RetryAfter: time.Minute,
+			Message: "The organization has 500 uploads that have not ended: complete or delete some of them",
+		}
+	}
+	if err == nil {
+		err = m.deps.Contents.Admit(ctx, t, bytes)
+	}
+	return err
+}
+
+// parseMetadata reads the header Upload-Metadata.
+func parseMetadata(text string) (map[string]string, error) {
+	wrong := operation.BadRequest("The header Upload-Metadata must be names and values in base64, separated by a blank, with commas between")
+	if len(text) > maxMetadata {
+		return nil, operation.BadRequest("The header Upload-Metadata must have at most %d bytes", maxMetadata)
+	}
+	fields := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), " ")
+		if name == "" && text != "" {
+			return nil, wrong
+		}
+		decoded, err := base64.StdEncoding.DecodeString(value)
+		if err != nil {
+			return nil, wrong
+		}
+		switch name {
+		case "filetype":
+			name = "mimetype"
+		case "filename", "mimetype", "folder_id", "contact_id", "type", "teams", "digest":
+		default:
+			continue // clients send what they like
+		}
+		if _, twice := fields[name]; twice {
+			return nil, wrong
+		}
+		if len(decoded) > 0 {
+			fields[name] = string(decoded)
+		}
+	}
+	return fields, nil
+}
+
+// transferValues returns the values of the record of an upload.
+func (m *Module) transferValues(rec *Transfer, detected string) []strictjson.Member {
+	values := []strictjson.Member{}
+	for _, f := range m.maker.Fields() {
+		text, given := rec.Fields[f.Name]
+		if !given && f.Name == "mimetype" {
+			text, given = detected, true
+		}
+		if given {
+			values = append(values, strictjson.Member{Name: f.Name, Value: valueOf(&f, text)})
+		}
+	}
+	return values
+}
+
+// valueOf returns the value of a field that a text gives; elements of a list have commas between.
+func valueOf(f *field.Field, text string) strictjson.Value {
+	if f.Elements() == 0 {
+		return f.Literal(text)
+	}
+	list := strictjson.Value{Is: strictjson.Array}
+	for one := range strings.SplitSeq(text, ",") {
+		list.Items = append(list.Items, f.Literal(strings.TrimSpace(one)))
+	}
+	return list
+}
+
+// transfer returns the upload that the path names.
+func (m *Module) transfer(ctx context.Context, c *operation.Call) (*Transfer, error) {
+	rec, err := m.Transfers.In(c.Workspace).Get(ctx, c.Path("id"))
+	if err != nil {
+		return nil, operation.OrMissing(err, transferMissing)
+	}
+	if rec.FileID == "" && rec.Ends <= m.deps.Now().UnixMilli() {
+		return nil, operation.NotFound(transferMissing)
+	}
+	return rec, nil
+}
+
+// showTransfer returns the answer of an upload, and sets the headers of the protocol.
+func (m *Module) showTransfer(c *operation.Call, rec *Transfer) TransferAnswer {
+	c.Header.Set("Upload-Offset", strconv.FormatInt(rec.Offset, 10))
+	c.Header.Set("Upload-Length", strconv.FormatInt(rec.Length, 10))
+	if rec.FileID == "" {
+		c.Header.Set("Upload-Expires", time.UnixMilli(rec.Ends).UTC().Format(http.TimeFormat))
+	} else {
+		c.Header.Set("X-File-Id", rec.FileID)
+	}
+	return TransferAnswer{
+		ID: rec.ID, Offset: rec.Offset, Length: rec.Length, ExpiresAt: texts.Time(rec.Ends), FileID: orNull(rec.FileID),
+	}
+}
+
+func (m *Module) getTransfer(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	err := checkTus(c)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	rec, err := m.transfer(ctx, c)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	return operation.Result{Data: m.showTransfer(c, rec)}, nil
+}
+
+func (m *Module) deleteTransfer(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	err := checkTus(c)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	rec, err := m.transfer(ctx, c)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	b := c.Tenant.Workspace().Batch()
+	if err := m.Transfers.In(c.Workspace).StageDelete(ctx, b, rec); err != nil {
+		return operation.Result{}, err
+	}
+	result, err := c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
+		c.Note("upload", rec.ID)
+		return operation.Result{}, nil
+	})
+	if err == nil {
+		err = m.deps.Contents.DropParts(ctx, c.Tenant, rec.ID)
+	}
+	return result, explain(err)
+}
+
+func (m *Module) appendTransfer(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	if err := checkTus(c); err != nil {
+		return operation.Result{}, err
+	}
+	at, err := number(c, "Upload-Offset")
+	if err != nil {
+		return operation.Result{}, err
+	}
+	rec, err := m.transfer(ctx, c)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	m.showTransfer(c, rec)
+	if at != rec.Offset {
+		return operation.Result{}, errOffset()
+	}
+	if rec.FileID != "" {
+		return operation.Result{}, nil
+	}
+	if err := c.LimitUpload(rec.Length - rec.Offset); err != nil {
+		return operation.Result{}, err
+	}
+	err = m.take(ctx, c, rec)
+	m.showTransfer(c, rec)
+	return operation.Result{}, explain(err)
+}
+
+func errOffset() error {
+	return &operation.Problem{Code: http.StatusConflict, Message: wrongOffset, Header: map[string]string{"Connection": "close"}}
+}
+
+// take stores the bytes of a request in parts, and the file with the last of them.
+func (m *Module) take(ctx context.Context, c *operation.Call, rec *Transfer) error {
+	for {
+		most := min(partBytes, rec.Length-rec.Offset)
+		a, cut, err := m.deps.Contents.ReceiveSome(ctx, io.LimitReader(c.Upload, most))
+		if err != nil {
+			return err
+		}
+		last := rec.Offset+a.Size == rec.Length
+		switch {
+		case cut != nil && errors.Is(context.Cause(ctx), operation.ErrEnded):
+			err = cut
+		case last && cut == nil:
+			file, failed := a.File()
+			if err = failed; err == nil {
+				err = m.finish(ctx, c, rec, file)
+			}
+		case a.Size > 0:
+			err = m.keepPart(ctx, c, rec, a)
+		}
+		closed := a.Close()
+		if err == nil {
+			err = closed
+		}
+		if err != nil || cut != nil || last || a.Size < most {
+			return errors.Join(err, cut)
+		}
+	}
+}
+
+// keepPart adds what has arrived to an upload, also if its sender is gone.
+func (m *Module) keepPart(ctx context.Context, c *operation.Call, rec *Transfer, a *contents.Arrival) error {
+	if len(rec.Parts) >= maxPieces {
+		return operation.BadRequest("An upload may have at most %d parts: send more bytes in a request", maxPieces)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	part, err := m.deps.Contents.KeepPart(ctx, c.Tenant, rec.ID, a)
+	if err != nil {
+		return err
+	}
+	was := rec.Offset
+	stored, err := m.Transfers.In(c.Workspace).Update(ctx, rec.ID, func(t *Transfer) error {
+		if t.Offset != was || t.FileID != "" {
+			return errOffset()
+		}
+		t.Offset, t.Parts = t.Offset+a.Size, append(t.Parts, part)
+		t.Ends = m.deps.Now().Add(transferLife).UnixMilli()
+		return nil
+	})
+	if err != nil {
+		return errors.Join(operation.OrMissing(err, transferMissing), m.deps.Contents.DropPart(ctx, part))
+	}
+	*rec = *stored
+	return nil
+}
+
+// finish stores the file of an upload whose last bytes have arrived.
+func (m *Module) finish(ctx context.Context, c *operation.Call, rec *Transfer, last io.Reader) error {
+	whole, err := m.deps.Contents.Join(ctx, rec.Parts, last)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = whole.Close() }()
+	if err := whole.CheckDigest(rec.Fields["digest"]); err != nil {
+		return err
+	}
+	transfers, was := m.Transfers.In(c.Workspace), *rec
+	var file *File
+	err = m.deps.Contents.Store(ctx, c.Tenant, []*contents.Arrival{whole}, func(ctx context.Context, b *store.Batch, blobs []*contents.Blob) error {
+		done := was
+		file, err = m.maker.Stage(ctx, c, b, m.transferValues(&done, whole.Media), func(f *File) { f.hold(blobs[0]) })
+		if err != nil {
+			return err
+		}
+		done.Offset, done.FileID, done.Parts = done.Length, file.ID, nil
+		if err := transfers.StageReplace(ctx, b, &done); err != nil {
+			return err
+		}
+		_, err := c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
+			c.Note(m.Files.Name, file.ID)
+			return operation.Result{}, nil
+		})
+		*rec = done
+		return err
+	})
+	if err != nil {
+		*rec = was
+		return err
+	}
+	m.wantThumbnailOf(c.Tenant, file)
+	if err := m.deps.Contents.DropParts(ctx, c.Tenant, rec.ID); err != nil {
+		m.deps.Contents.Log.WarnContext(ctx, "parts of a completed upload could not be removed and will be retried",
+			"organization", c.Tenant.Org.Slug, "error", err)
+	}
+	return nil
+}
+
+// endTransfers removes uploads that have expired, with their parts.
+func (m *Module) endTransfers(ctx context.Context, t *tenants.Tenant) error {
+	all := m.Transfers.In(t.Workspace().BeyondQuota())
+	for {
+		old, err := all.Find(ctx, store.Query{
+			Filter: store.Where(store.F("ends"), store.OpLt, m.deps.Now().UnixMilli()), Sort: []store.Order{store.Asc("ends")}, Limit: 100,
+		})
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		for i := range old {
+			if err := m.deps.Contents.DropParts(ctx, t, old[i].ID); err != nil {
+				return err
+			}
+			if err := all.Delete(ctx, &old[i]); err != nil && !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+		}
+	}
+}

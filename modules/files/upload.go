@@ -1,0 +1,343 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"tenantry/backends/record/field"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/modules/files/contents"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// Bounds of one upload.
+const (
+	maxUpload     = 1 << 40 // bytes that no organization's limit exceeds
+	maxParts      = 100     // files
+	maxFields     = 2000    // other parts
+	maxFieldBytes = 2000    // of one of them
+	uploadTime    = 2 * time.Hour
+
+	multipartType = "multipart/form-data"
+	octetStream   = "application/octet-stream"
+)
+
+// Uploaded is the answer to an upload.
+type Uploaded struct {
+	Count   int          `json:"count" doc:"Number of files that were stored."`
+	Results []FileRecord `json:"results" doc:"Their records, in the order in which they were sent."`
+}
+
+// uploads describes the input of an upload.
+func uploads() operation.Request {
+	return operation.Request{
+		Upload:         []string{operation.AnyMedia, multipartType},
+		UploadExamples: []string{"Hello.\n", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"hello.txt\"\r\nContent-Type: text/plain\r\n\r\nHello.\n\r\n--x--\r\n"},
+		UploadLimit:    maxUpload,
+		Params: []operation.Param{{
+			Name: digestHeader, In: operation.InHeader, Shape: operation.Text,
+			Description: "SHA-256 of the body (RFC 9530), which is checked; in a form, a header of the part.",
+			Example:     "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:",
+		}},
+	}
+}
+
+const digestHeader = "Content-Digest"
+
+// uploadFailures documents the refusals of an upload.
+func uploadFailures() []operation.Failure {
+	return []operation.Failure{
+		{Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 1073741824 bytes", When: "a file is larger than the limit file_size"},
+		operation.Refuses(http.StatusUnprocessableEntity, "the bytes that arrived are others than the digest says", digestHeader, fault.Mismatch,
+			"Content-Digest does not match the bytes that arrived: send the file again"),
+	}
+}
+
+func (m *Module) uploadRow() operation.Row {
+	row := operation.Row{
+		Name: "files.upload", Method: http.MethodPost, Path: "/api/files/upload",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageFiles),
+			Audit: operation.AuditAlways, Timeout: uploadTime,
+		},
+		Request: uploads(),
+		Response: operation.Response{
+			Message: "Files stored", Data: Uploaded{}, Failures: uploadFailures(),
+			Example: Uploaded{Count: 1, Results: []FileRecord{{FileAnswer: fileExample()}}},
+		},
+		Target: operation.Target{Resource: m.Files.Name},
+		Docs: operation.Docs{
+			Tag: tag, Summary: "Upload files", Verb: "Upload", Page: "files.list",
+			Description: "Stores files and makes their records, all or none. The body is one file, with its name in filename and " +
+				"its type in Content-Type, or a form (multipart/form-data) of up to 100 parts named file. Other parts of " +
+				"the form set the same fields as the query, for the files that follow them. The type that the bytes show is " +
+				"answered as detected, beside the declared one. Nothing is fetched from an address.",
+		},
+	}
+	m.maker.Declare(&row, "url") // with teams, which are those of the files
+	row.Handler = m.upload
+	return row
+}
+
+// upload stores the files of an upload.
+func (m *Module) upload(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	var all []*incoming
+	defer func() {
+		for _, in := range all {
+			_ = in.arrival.Close()
+		}
+	}()
+	err := m.each(ctx, c, m.precheck, func(in *incoming) error {
+		all = append(all, in)
+		return nil
+	})
+	if err == nil && len(all) == 0 {
+		err = fault.One("file", fault.Required, "the form has no part named file")
+	}
+	if err != nil {
+		return operation.Result{}, explain(err)
+	}
+	arrivals := make([]*contents.Arrival, len(all))
+	for i, in := range all {
+		arrivals[i] = in.arrival
+	}
+	var result operation.Result
+	var made []*File
+	err = m.deps.Contents.Store(ctx, c.Tenant, arrivals, func(ctx context.Context, b *store.Batch, blobs []*contents.Blob) error {
+		made = make([]*File, len(all))
+		for i, in := range all {
+			var err error
+			if made[i], err = m.maker.Stage(ctx, c, b, in.values, func(f *File) { f.hold(blobs[i]) }); err != nil {
+				return in.explain(err, i, len(all))
+			}
+		}
+		var err error
+		result, err = c.Commit(ctx, b, func(ctx context.Context) (operation.Result, error) {
+			shown, err := m.maker.Show(ctx, c, made)
+			out := Uploaded{Count: len(made), Results: []FileRecord{}}
+			for i, one := range shown {
+				if rec, ok := one.(FileRecord); ok {
+					out.Results = append(out.Results, rec)
+				}
+				c.Note(fmt.Sprintf("file.%d", i+1), made[i].ID)
+			}
+			return operation.Result{Data: out}, err
+		})
+		return err
+	})
+	if err != nil {
+		return operation.Result{}, explain(err)
+	}
+	for _, f := range made {
+		m.wantThumbnailOf(c.Tenant, f)
+	}
+	return result, nil
+}
+
+// wantThumbnailOf has the small picture of a new file made.
+func (m *Module) wantThumbnailOf(t *tenants.Tenant, f *File) {
+	if hasThumbnail(f) {
+		m.wantThumbnail(t, f.Hash)
+	}
+}
+
+// hold gives the file the bytes of a blob.
+func (f *File) hold(blob *contents.Blob) {
+	f.Hash, f.Size, f.Detected, f.Checksum = blob.Hash, blob.Size, blob.Media, blob.Sum
+}
+
+// explain returns the problem to answer for an error of an upload.
+func explain(err error) error {
+	if problem := contents.Problem(err); problem != nil {
+		return problem
+	}
+	return err
+}
+
+// incoming is one file of an upload.
+type incoming struct {
+	values  []strictjson.Member // of its record
+	arrival *contents.Arrival
+	digest  string
+}
+
+// explain says which of several files a fault is about.
+func (in *incoming) explain(err error, i, of int) error {
+	refused, is := errors.AsType[*fault.Error](err)
+	if !is || of == 1 {
+		return err
+	}
+	var named fault.List
+	for _, f := range refused.Faults {
+		named.Add(fmt.Sprintf("file[%d].%s", i, f.Field), f.Code, "file %d: %s", i+1, f.Message)
+	}
+	return named.Err()
+}
+
+// precheck refuses a file whose record could not be stored, before its bytes are taken.
+func (m *Module) precheck(ctx context.Context, c *operation.Call, in *incoming) error {
+	_, err := m.draft(ctx, c, in.values)
+	return err
+}
+
+// draft returns a file record of these values that is not stored.
+func (m *Module) draft(ctx context.Context, c *operation.Call, values []strictjson.Member) (*File, error) {
+	b := c.Tenant.Workspace().Batch()
+	defer b.Discard()
+	return m.maker.Stage(ctx, c, b, values, func(*File) {})
+}
+
+// each receives the files of an upload, after check has accepted their records, and passes them on.
+func (m *Module) each(
+	ctx context.Context, c *operation.Call, check func(context.Context, *operation.Call, *incoming) error, pass func(*incoming) error,
+) error {
+	if err := m.bound(ctx, c); err != nil {
+		return err
+	}
+	sent, err := c.RequestHeader("Content-Type")
+	if err != nil {
+		return err
+	}
+	media, params, err := mime.ParseMediaType(sent)
+	if media != multipartType || err != nil {
+		in := &incoming{}
+		in.setText(m, "mimetype", media, !c.Query.Has("mimetype"))
+		if in.digest, err = c.RequestHeader(digestHeader); err != nil {
+			return err
+		}
+		return m.receive(ctx, c, in, c.Upload, check, pass)
+	}
+	form := multipart.NewReader(c.Upload, params["boundary"])
+	values, read := []strictjson.Member{}, 0
+	for n := 0; ; n++ {
+		part, err := form.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return malformed(err)
+		}
+		switch name := strings.TrimSuffix(part.FormName(), "[]"); {
+		case name == "file" || part.FileName() != "":
+			if read++; read > maxParts {
+				return fault.One("file", fault.Length, "a form may have at most %d files", maxParts)
+			}
+			in := &incoming{values: slices.Clone(values), digest: part.Header.Get(digestHeader)}
+			declared, _, _ := mime.ParseMediaType(part.Header.Get("Content-Type"))
+			in.setText(m, "filename", part.FileName(), !has(values, "filename") && !c.Query.Has("filename"))
+			in.setText(m, "mimetype", declared, !has(values, "mimetype") && !c.Query.Has("mimetype"))
+			if err := m.receive(ctx, c, in, part, check, pass); err != nil {
+				return in.explain(err, read-1, read)
+			}
+		case n >= maxFields:
+			return fault.One("file", fault.Length, "a form may have at most %d fields", maxFields)
+		default:
+			if values, err = m.readField(part, name, values); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// bound applies the limits of the organization before any byte is read.
+func (m *Module) bound(ctx context.Context, c *operation.Call) error {
+	if err := c.LimitUpload(c.Tenant.Org.Limit(tenants.LimitFileSize)); err != nil {
+		return err
+	}
+	return m.deps.Contents.Admit(ctx, c.Tenant, max(c.UploadSize, 1))
+}
+
+// receive takes the bytes of one file.
+func (m *Module) receive(
+	ctx context.Context, c *operation.Call, in *incoming, src io.Reader,
+	check func(context.Context, *operation.Call, *incoming) error, pass func(*incoming) error,
+) (err error) {
+	if !has(in.values, "mimetype") && !c.Query.Has("mimetype") { // until the bytes have shown it
+		in.values = append(in.values, m.member("mimetype", octetStream))
+		defer func() {
+			if in.arrival != nil {
+				in.values[len(in.values)-1] = m.member("mimetype", in.arrival.Media)
+			}
+		}()
+	}
+	if err := check(ctx, c, in); err != nil {
+		return err
+	}
+	arrival, err := m.deps.Contents.Receive(ctx, src)
+	if err != nil {
+		return malformed(err)
+	}
+	in.arrival = arrival
+	if err = arrival.CheckDigest(in.digest); err == nil {
+		err = pass(in)
+	}
+	if err != nil {
+		_ = arrival.Close()
+	}
+	return err
+}
+
+// malformed explains why the parts of a form could not be read to their end.
+func malformed(err error) error {
+	switch {
+	case errors.Is(err, multipart.ErrMessageTooLarge), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF),
+		strings.HasPrefix(err.Error(), "multipart:"):
+		return operation.BadRequest("The form could not be read to its end, so nothing was stored")
+	}
+	return err
+}
+
+// readField reads a part of a form that is a field of the record.
+func (m *Module) readField(part *multipart.Part, name string, values []strictjson.Member) ([]strictjson.Member, error) {
+	at := slices.IndexFunc(m.maker.Fields(), func(f field.Field) bool { return f.Name == name })
+	if at < 0 {
+		return nil, operation.BadRequest("The form has a part %q, which is neither a file nor a field of one", clip(name))
+	}
+	text, err := io.ReadAll(io.LimitReader(part, maxFieldBytes+1))
+	if err != nil {
+		return nil, malformed(err)
+	}
+	if len(text) > maxFieldBytes {
+		return nil, fault.One(name, fault.Length, "%s must be at most %d bytes", name, maxFieldBytes)
+	}
+	f := &m.maker.Fields()[at]
+	v := f.Literal(string(text))
+	for i := range values {
+		if values[i].Name == name { // a list has a part for each element
+			values[i].Value = strictjson.Value{Is: strictjson.Array, Items: append(values[i].Value.Items, v)}
+			return values, nil
+		}
+	}
+	if f.Elements() > 0 {
+		v = strictjson.Value{Is: strictjson.Array, Items: []strictjson.Value{v}}
+	}
+	return append(values, strictjson.Member{Name: name, Value: v}), nil
+}
+
+// setText sets a field of the record, if it may be set and the text is not empty.
+func (in *incoming) setText(m *Module, name, text string, may bool) {
+	if may && text != "" {
+		in.values = append(in.values, m.member(name, text))
+	}
+}
+
+func (m *Module) member(name, text string) strictjson.Member {
+	return strictjson.Member{Name: name, Value: strictjson.Value{Is: strictjson.Text, Text: text}}
+}
+
+func has(values []strictjson.Member, name string) bool {
+	return slices.ContainsFunc(values, func(m strictjson.Member) bool { return m.Name == name })
+}
+
+func clip(text string) string { return text[:min(len(text), 60)] }

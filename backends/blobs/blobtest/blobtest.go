@@ -289,8 +289,8 @@ func listEndsEarly(t *testing.T, b blobs.Bucket) {
 		cancel()
 		last = err
 	}
-	if last != nil && !errors.Is(last, context.Canceled) {
-		t.Errorf("after the context was cancelled: got %v, want context.Canceled or nothing", last)
+	if !errors.Is(last, context.Canceled) { // a list that is cut short must not look complete
+		t.Errorf("after the context was cancelled: got %v, want context.Canceled", last)
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *Services) onFileHost(pipeline *middleware.Pipeline, next http.Handler) 
 		there.Header = r.Header.Clone()
 		there.Header.Del("X-Forwarded-Host")
 		there.Header.Del("Cookie")
-		there.Host, there.URL = organization.Host, &url.URL{Path: operation.ContentPath + hash, RawQuery: r.URL.RawQuery}
+		there.Host, there.URL = organization.Host, &url.URL{Path: operation.ContentPath + "content/" + hash, RawQuery: r.URL.RawQuery}
 		next.ServeHTTP(w, &there)
 	}), nil
 }

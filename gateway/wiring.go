@@ -11,6 +11,7 @@ import (
 	"tenantry/gateway/console"
 	"tenantry/gateway/console/visit"
 	"tenantry/gateway/middleware"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/announce"
 	"tenantry/tenants/identity"
@@ -101,7 +102,7 @@ func (s *Services) fileHost(t *tenants.Tenant) string {
 	if s.cfg.FileHost != "" {
 		return strings.TrimSuffix(s.cfg.FileHost, "/") + "/" + t.Org.Slug
 	}
-	return s.baseURL(t.Org.Slug) + "/files"
+	return s.baseURL(t.Org.Slug) + operation.ContentPath + "content"
 }
 
 // newConsole makes the pages. cookie is the name of the session cookie.

@@ -40,7 +40,7 @@ const (
 
 func (m *Module) fetchRow() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "files.fetch", Method: http.MethodGet, Path: operation.ContentPath + "{hash}",
+		Name: "files.fetch", Method: http.MethodGet, Path: operation.ContentPath + "content/{hash}",
 		Policy: operation.Policy{Credentials: operation.Open, Rule: operation.AnyCaller(), Timeout: fetchTime},
 		Response: operation.Response{
 			Content: []string{operation.AnyMedia},
@@ -90,7 +90,7 @@ func (m *Module) fetch(ctx context.Context, c *operation.Call, in fetchInput) (o
 		return operation.Result{}, opened(err)
 	}
 	served := deliver.Policy(read.file.Mimetype, blob.Media, frameAncestors(m.deps.BaseURL(c.Tenant.Org.Slug)))
-	content := &operation.Content{ReadSeekCloser: object, Media: served.ContentType, Tag: strconv.Quote(read.hash)}
+	content := &operation.Content{ReadSeekCloser: whole(object), Media: served.ContentType, Tag: strconv.Quote(read.hash)}
 	if !read.signed && blob.Plain != nil {
 		content.ReadSeekCloser = plain{blob.Plain.Reader(object), object}
 		content.Tag = strconv.Quote(read.hash + "-plain")
@@ -102,6 +102,14 @@ func (m *Module) fetch(ctx context.Context, c *operation.Call, in fetchInput) (o
 	c.Header.Set("Content-Security-Policy", served.CSP)
 	content.Modified = time.UnixMilli(blob.CreatedAt)
 	return operation.Result{Content: content}, nil
+}
+
+// whole returns the object as the file that it is, so that the kernel can send it.
+func whole(object blobs.Object) io.ReadSeekCloser {
+	if f, is := object.(*blobs.File); is {
+		return f.File
+	}
+	return object
 }
 
 // bytesMissing is answered for a record whose bytes are lost, which the operator's doctor finds too.

@@ -109,6 +109,6 @@ func (m *Module) fetchThumbnail(
 	c.Header.Set("Content-Disposition", deliver.Disposition(!in.Download, read.file.Filename))
 	c.Header.Set("Content-Security-Policy", served.CSP)
 	return operation.Result{Content: &operation.Content{
-		ReadSeekCloser: object, Media: served.ContentType, Tag: strconv.Quote(read.hash + "-small"),
+		ReadSeekCloser: whole(object), Media: served.ContentType, Tag: strconv.Quote(read.hash + "-small"),
 	}}, nil
 }

@@ -29,7 +29,6 @@ const (
 	maxFieldBytes = 2000    // of one of them
 	uploadTime    = 2 * time.Hour
 
-	multipartType = "multipart/form-data"
 	octetStream   = "application/octet-stream"
 )
 
@@ -42,9 +41,10 @@ type Uploaded struct {
 // uploads describes the input of an upload.
 func uploads() operation.Request {
 	return operation.Request{
-		Upload:         []string{operation.AnyMedia, multipartType},
+		Upload:         []string{operation.AnyMedia, operation.FormMedia},
 		UploadExamples: []string{"Hello.\n", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"hello.txt\"\r\nContent-Type: text/plain\r\n\r\nHello.\n\r\n--x--\r\n"},
 		UploadLimit:    maxUpload,
+		FormFields:     true,
 		Params: []operation.Param{{
 			Name: digestHeader, In: operation.InHeader, Shape: operation.Text,
 			Description: "SHA-256 of the body (RFC 9530), which is checked; in a form, a header of the part.",
@@ -210,7 +210,7 @@ func (m *Module) each(
 		return err
 	}
 	media, params, err := mime.ParseMediaType(sent)
-	if media != multipartType || err != nil {
+	if media != operation.FormMedia || err != nil {
 		in := &incoming{}
 		in.setText(m, "mimetype", media, !c.Query.Has("mimetype"))
 		if in.digest, err = c.RequestHeader(digestHeader); err != nil {

@@ -154,7 +154,8 @@ func refuseMethod(
 	pipeline *middleware.Pipeline, c *gin.Context, allowed, open map[string][]string, options map[string]http.Header,
 ) {
 	path := c.Request.URL.EscapedPath()
-	if h := optionsOf(options, path); c.Request.Method == http.MethodOptions && len(h) > 0 && c.GetHeader("Access-Control-Request-Method") == "" {
+	asksOptions := c.Request.Method == http.MethodOptions && c.GetHeader("Access-Control-Request-Method") == ""
+	if h := optionsOf(options, path); asksOptions && len(h) > 0 {
 		h.Set("Allow", strings.Join(append(methodsOf(allowed, path), http.MethodOptions), ", "))
 		pipeline.Observe("options", c.Writer, c.Request, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			maps.Copy(w.Header(), h)

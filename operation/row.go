@@ -316,7 +316,8 @@ func (o *Row) Validate() []error {
 	if !slices.Contains([]int{http.StatusOK, http.StatusCreated, http.StatusNoContent}, o.Success()) {
 		fault("the status of a success must be 200, 201 or 204")
 	}
-	if o.Content != nil && (o.Method != http.MethodGet || o.Streams != nil || o.Revised || o.Once || o.Success() != http.StatusOK || operators) {
+	whole := o.Method == http.MethodGet && o.Success() == http.StatusOK && !operators
+	if o.Content != nil && (!whole || o.Streams != nil || o.Revised || o.Once) {
 		fault("content must be the whole answer of a GET with the status 200")
 	}
 	if o.Success() == http.StatusNoContent && (o.Streams != nil || o.Once || o.Revised) {

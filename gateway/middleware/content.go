@@ -84,7 +84,8 @@ func (x *exchange) content(ctx context.Context, c *operation.Content, before htt
 // another unit than bytes, or with too many ranges.
 func rangedRequest(r *http.Request) *http.Request {
 	asked := r.Header.Get("Range")
-	if asked == "" || r.Method == http.MethodGet && strings.HasPrefix(asked, "bytes=") && strings.Count(asked, ",") < maxRanges {
+	few := strings.HasPrefix(asked, "bytes=") && strings.Count(asked, ",") < maxRanges
+	if asked == "" || r.Method == http.MethodGet && few {
 		return r
 	}
 	whole := *r
@@ -102,7 +103,8 @@ func (x *exchange) cutShort(ctx context.Context, err, source error) *operation.P
 		err = source
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		reason = "the caller read too slowly"
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), x.r.Context().Err() != nil && !errors.Is(err, operation.ErrEnded):
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET),
+		x.r.Context().Err() != nil && !errors.Is(err, operation.ErrEnded):
 		reason = "the caller hung up"
 	}
 	if reason == "" {
@@ -144,12 +146,16 @@ func (w *contentWriter) WriteHeader(code int) {
 			w.Header().Del(name)
 		}
 	case http.StatusPreconditionFailed:
-		w.problem = operation.Refusal(code, "If-Match", fault.Stale, "The content is not the one that the conditions of the request name")
+		w.problem = operation.Refusal(
+			code, "If-Match", fault.Stale, "The content is not the one that the conditions of the request name")
 		return
 	case http.StatusRequestedRangeNotSatisfiable:
 		size, _ := w.from.Seek(0, io.SeekEnd) // it did not fail before
-		w.problem = operation.Refusal(code, "Range", fault.Range, fmt.Sprintf("The content has %d bytes and none in the range", size))
-		w.problem.Header = map[string]string{"Content-Range": "bytes */" + strconv.FormatInt(size, 10), "Accept-Ranges": "bytes"}
+		w.problem = operation.Refusal(
+			code, "Range", fault.Range, fmt.Sprintf("The content has %d bytes and none in the range", size))
+		w.problem.Header = map[string]string{
+			"Content-Range": "bytes */" + strconv.FormatInt(size, 10), "Accept-Ranges": "bytes",
+		}
 		return
 	default:
 		w.problem = x.problem(w.ctx, cmp.Or(w.from.err(), errors.New("the content cannot be read")))

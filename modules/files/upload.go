@@ -210,6 +210,9 @@ func (m *Module) each(
 		return err
 	}
 	media, params, err := mime.ParseMediaType(sent)
+	if strings.Contains(media, "*") {
+		media = "" // says nothing
+	}
 	if media != operation.FormMedia || err != nil {
 		in := &incoming{}
 		in.setText(m, "mimetype", media, !c.Query.Has("mimetype"))

@@ -84,7 +84,7 @@ func TestExamplesOfRequestsAreAccepted(t *testing.T) {
 					q.Target += "?as=contacts"
 				}
 			}
-			a := w.A.Do(t, q.Method, q.Target, as, gatewaytest.Body(kind, body))
+			a := w.A.Do(t, q.Method, q.Target, append(q.Changes, as, gatewaytest.Body(kind, body))...)
 			if op.Upload != nil && op.Resource != "import" {
 				if !fixture.Succeeded(&op, a) {
 					t.Errorf("%s: got %d %s, want a success", op.Name, a.Code, a.Text())

@@ -55,6 +55,10 @@ var standIns = []struct {
 	{`…`, false},          // so does this
 	{`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, false},
 	{aDay, false},             // this one, or today
+	{`file=[\w-]{22}`, true},  // of the address of a file
+	{`until=\d{10}`, true},
+	{`key=[\w-]{22}`, true},
+	{`\b[0-9a-f]{40}\b`, true},
 	{`\b1[78]\d{8}\b`, false}, // seconds
 	{`tnt_(?:server_full|server_read|browser)_\w+`, true},
 	{`eyJ[\w-]+(?:\.[\w-]+\.[\w-]+)?`, true}, // a share's token, where a list goes on

@@ -32,10 +32,10 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		as.Want(t, http.MethodGet, path, "", 403, manage)
 		as.Want(t, http.MethodPut, path, `{"name":"Mine"}`, 403, manage)
 	}
-	admin.Want(t, http.MethodGet, path, "", 200, `"limits":{"folder_children":1000},"allowed_limits":{"folder_children":1000}`)
+	admin.Want(t, http.MethodGet, path, "", 200, `"limits":{"file_size":1073741824,"folder_children":1000},"allowed_limits":{"file_size":1073741824,"folder_children":1000}`)
 	first := admin.Want(t, http.MethodPut, path, `{"name":" Acme & Sons ","features":{"teams":true},"settings":{"sign_in_names_organization":true},"limits":{"folder_children":3}}`, 200,
-		`"name":"Acme & Sons","features":{"teams":true},"settings":{"require_public_encryption_key":false,"sign_in_names_organization":true},"limits":{"folder_children":3}`)
-	admin.Want(t, http.MethodPut, path, `{"settings":{"require_public_encryption_key":true}}`, 200, `"settings":{"require_public_encryption_key":true,"sign_in_names_organization":true}`)
+		`"name":"Acme & Sons","features":{"teams":true},"settings":{"public_files":false,"require_public_encryption_key":false,"sign_in_names_organization":true},"limits":{"file_size":1073741824,"folder_children":3}`)
+	admin.Want(t, http.MethodPut, path, `{"settings":{"require_public_encryption_key":true}}`, 200, `"settings":{"public_files":false,"require_public_encryption_key":true,"sign_in_names_organization":true}`)
 	if a := acme.Do(t, http.MethodPut, path, admin.As, fixture.JSONText(`{"name":"Late"}`), gatewaytest.Header("If-Match", first.Header.Get("ETag"))); a.Code != http.StatusPreconditionFailed {
 		t.Errorf("with an old tag: got %d %s, want 412", a.Code, a.Body)
 	}

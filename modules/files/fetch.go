@@ -31,7 +31,6 @@ type fetchInput struct {
 }
 
 const (
-	fetchTime = 4 * time.Hour // of a whole download
 	// publicAge is how long caches keep what everybody may read, after it was deleted, too.
 	publicAge = time.Hour
 
@@ -41,7 +40,7 @@ const (
 func (m *Module) fetchRow() operation.Row {
 	return operation.Typed(operation.Row{
 		Name: "files.fetch", Method: http.MethodGet, Path: operation.ContentPath + "content/{hash}",
-		Policy: operation.Policy{Credentials: operation.Open, Rule: operation.AnyCaller(), Timeout: fetchTime},
+		Policy: operation.Policy{Credentials: operation.Open, Rule: operation.AnyCaller()},
 		Response: operation.Response{
 			Content: []string{operation.AnyMedia},
 			Failures: []operation.Failure{

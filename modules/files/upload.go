@@ -29,7 +29,7 @@ const (
 	maxFieldBytes = 2000    // of one of them
 	uploadTime    = 2 * time.Hour
 
-	octetStream   = "application/octet-stream"
+	octetStream = "application/octet-stream"
 )
 
 // Uploaded is the answer to an upload.

@@ -81,7 +81,7 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 	m, _ := files[0].(map[string]any)
 	text, _ := m["url"].(string)
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() != p.Host || u.Path != "/files/"+hash {
+	if err != nil || u.Hostname() != p.Host || u.Path != "/files/content/"+hash {
 		t.Errorf("url = %q, %v, want the file host of the organization", text, err)
 	}
 }

@@ -54,8 +54,8 @@ var standIns = []struct {
 	{`\{[a-z_]+\}`, true}, // stands for whatever is answered there
 	{`…`, false},          // so does this
 	{`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, false},
-	{aDay, false},             // this one, or today
-	{`file=[\w-]{22}`, true},  // of the address of a file
+	{aDay, false},            // this one, or today
+	{`file=[\w-]{22}`, true}, // of the address of a file
 	{`until=\d{10}`, true},
 	{`key=[\w-]{22}`, true},
 	{`\b[0-9a-f]{40}\b`, true},

@@ -49,7 +49,7 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		`{"limits":{"folder_children":0}}`:                    "from 1 to 1000",
 		`{"limits":{"dragons":1}}`:                            `unknown limit \"dragons\"`,
 		`{"features":{"dragons":true},"settings":{"x":true}}`: `unknown feature \"dragons\"; there are: teams; unknown setting \"x\"`,
-		`{"features":{"x":true},"limits":{"z":1}}`:            `unknown limit \"z\"; there are: folder_children, documents, bytes; unknown feature \"x\"`,
+		`{"features":{"x":true},"limits":{"z":1}}`:            `unknown limit \"z\"; there are: folder_children, documents, bytes, file_size, file_bytes; unknown feature \"x\"`,
 		`{"frame_origins":["https://*.example.com"]}`:         `is not an origin such as https://www.example.com`,
 		`{"frame_origins":["https://a.example;script-src"]}`:  `is not an origin`,
 		`{"frame_origins":["https://a.example/","'self'"]}`:   `is not an origin`,
@@ -67,7 +67,7 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		body    string
 		says    string
 	}{
-		{2, "", `"limits":{"folder_children":2},"allowed_limits":{"folder_children":2}`},
+		{2, "", `"limits":{"file_size":1073741824,"folder_children":2},"allowed_limits":{"file_size":1073741824,"folder_children":2}`},
 		{5000, "", `"limits":{"folder_children":3},"allowed_limits":{"folder_children":5000}`},
 		{5000, `{"limits":{"folder_children":5000}}`, `"limits":{"folder_children":5000}`},
 		{6000, "", `"limits":{"folder_children":6000}`},

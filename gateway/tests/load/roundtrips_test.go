@@ -109,6 +109,9 @@ func readsOf(t testing.TB, p *fixture.Party) []read {
 		{"sessions.get", "one", "/api/me/sessions/" + id(fixture.RefSession), admin, [][]string{{"find users"}}},
 		{"store.explain", "a count", "/api/store/explain?call=/api/campaigns/count", admin, [][]string{{"count contacts"}}},
 		{"audit.verify", "nothing is sealed", "/api/audit/verification", admin, [][]string{{"find audit_seals"}, {"count audit_log"}}},
+		{"files.versions", "none", "/api/files/" + id(fixture.RefFile) + "/versions", key, [][]string{{"find files"}, {"find file_versions"}}},
+		{"files.fetch", "signed", p.FileAddress(), nobody, [][]string{{"find files"}, {"find blobs"}}},
+		{"uploads.get", "begun", "/api/files/tus/" + id(fixture.RefTransfer), key, [][]string{{"find transfers"}}},
 		{"authz.explain", "a person", "/api/authz/explain?operation=folders.get&subject=user:" + id(fixture.RefUser), admin, [][]string{{"find users"}, {"find roles"}}},
 		{"contacts.reveal", "one", "/api/contacts/" + id(fixture.RefContact) + "/reveal-secret?field=" + fixture.SecretField, key, [][]string{
 			{"find contact_fields", "find contacts"}, {"write audit_log"},

@@ -34,7 +34,7 @@ func TestRows_AnyResource(t *testing.T) {
 		want             []string // in the export
 	}{
 		"folders": {"folders", tabular.CSV, "Name;Folder ID;user_id;Teams;deleted;created_at\n\"2024\nletters\";0000000000000000000000c1;7;0000000000000000000000a1|0000000000000000000000a2;yes;2024-01-02T03:04:05Z\nTop;;;;;\n", "folder", []string{
-			`"name":"2024 letters","folder_id":"0000000000000000000000c1","user_id":7,"teams":["0000000000000000000000a1","0000000000000000000000a2"],"deleted":true,"created_at":"2024-01-02T03:04:05.000Z"`, `"name":"Top"`}},
+			`"name":"2024 letters","folder_id":"0000000000000000000000c1","user_id":7,"public":false,"teams":["0000000000000000000000a1","0000000000000000000000a2"],"deleted":true,"created_at":"2024-01-02T03:04:05.000Z"`, `"name":"Top"`}},
 		"folders within each other": {"folders", tabular.CSV, "id,name,folder_id\n0000000000000000000000c4,Inner,0000000000000000000000c3\n0000000000000000000000c3,Outer,\n", "folder", []string{
 			`"id":"0000000000000000000000c4","name":"Inner","folder_id":"0000000000000000000000c3"`}},
 		"files": {"files", tabular.JSON, `[{"filename":"b.pdf","mimetype":"application/pdf","folder_id":"0000000000000000000000c1","contact_id":"0000000000000000000000b1","user_id":7,"teams":["0000000000000000000000a1"],"deleted":false}]`, "file", []string{
@@ -161,7 +161,7 @@ func TestRows_AnyResourceKey(t *testing.T) {
 	acme := w.org("acme")
 	w.mustLoad(acme, office)
 	for _, c := range []struct{ as, key, file, want string }{
-		{"folders", "name", "name,user_id,deleted\nLetters,,true\n", `"id":"0000000000000000000000c1","name":"Letters","user_id":7,"deleted":true`},
+		{"folders", "name", "name,user_id,deleted\nLetters,,true\n", `"id":"0000000000000000000000c1","name":"Letters","user_id":7,"public":false,"deleted":true`},
 		{"files", "filename", "filename,type\nscan.pdf,letter\n", `"id":"0000000000000000000000f1","pid":"p1","filename":"scan.pdf","mimetype":"application/pdf","user_id":7,"type":"letter"`},
 		{"files", "user_id", "user_id,type\n7,bill\n", `"type":"bill"`}, // no text, and without an index
 		{"campaigns", "name", "name,teams\nGold,0000000000000000000000a1\n", `"id":"0000000000000000000000d1","name":"Gold","teams":["0000000000000000000000a1"]`},

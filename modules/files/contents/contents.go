@@ -210,7 +210,9 @@ func prefix(t *tenants.Tenant) string { return prefixOf(t.Org.OrgID) }
 func prefixOf(org int64) string { return strconv.FormatInt(org, 10) + "/" }
 
 // Erase removes all objects of an organization.
-func (k *Keeper) Erase(ctx context.Context, org int64) error { return k.Bucket.DeleteAll(ctx, prefixOf(org)) }
+func (k *Keeper) Erase(ctx context.Context, org int64) error {
+	return k.Bucket.DeleteAll(ctx, prefixOf(org))
+}
 
 // newObject returns a new name for an object of an organization. Objects lie in 256 folders.
 func newObject(t *tenants.Tenant, hash string) string {

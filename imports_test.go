@@ -47,6 +47,7 @@ var fenced = []struct {
 	{"zombiezen.com/", []string{"backends/sqlite"}},
 	{"go.mongodb.org/", []string{"backends/mongo"}},
 	{"github.com/minio/", []string{"backends/blobs/s3"}},
+	{"golang.org/x/image", []string{"internal/picture"}},
 	{"tenantry/backends/blobs/s3", []string{"gateway"}},
 	{"tenantry/backends/sqlite", []string{"gateway", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/mongo", []string{"gateway", "backends/mongo", "backends/enginetest", "tenants/tenantstest"}},

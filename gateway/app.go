@@ -85,7 +85,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	services.port = portOf(listen)
-	if err := services.LookForFiles(ctx); err != nil {
+	if err := errors.Join(services.LookForFiles(ctx), services.checkBucket(ctx)); err != nil {
 		closeAll(listen, adminListen)
 		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
 	}

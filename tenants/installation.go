@@ -11,8 +11,8 @@ import (
 	"tenantry/crypto/keyring"
 )
 
-// Installation is one of three records about the whole control workspace: the proof of its keyring, its identity, and
-// its own data keys. They are separate because an earlier version, which knows the proof only, rewrites that record
+// Installation is one of four records about the whole control workspace: the proof of its keyring, its identity, its own
+// data keys, and the note that it has files. They are separate because an earlier version, which knows the proof only, rewrites that record
 // when keys are rotated.
 type Installation struct {
 	store.Meta
@@ -26,6 +26,7 @@ const (
 	installationID = "000000000000000000000001"
 	identityID     = "000000000000000000000002"
 	ownKeysID      = "000000000000000000000003"
+	filesID        = "000000000000000000000004"
 	proofContext   = "tenantry installation"
 	proofSize      = 32
 	identitySize   = 16
@@ -161,6 +162,21 @@ func (d *Directory) createIdentity(ctx context.Context) (*Installation, error) {
 // Installation returns the identity of the installation: 32 hexadecimal digits, unique to the installation, the same in
 // all replicas, and constant for the lifetime of the control data.
 func (d *Directory) Installation() string { return d.installation }
+
+// HasFiles reports whether bytes of files were ever stored in the installation; see NoteFiles.
+func (d *Directory) HasFiles(ctx context.Context) (bool, error) {
+	_, err := d.installations.Get(ctx, filesID)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// NoteFiles notes that bytes of files are stored in the installation.
+func (d *Directory) NoteFiles(ctx context.Context) error {
+	_, err := insertOrGet(ctx, d.installations, &Installation{Meta: store.Meta{ID: filesID}})
+	return err
+}
 
 // checkDataKey opens one stored data key with the keyring, for data that are older than the proof.
 func (d *Directory) checkDataKey(ctx context.Context) error {

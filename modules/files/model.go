@@ -117,7 +117,6 @@ func NewKinds() Kinds {
 				{Where: []string{"folder_id", "deleted"}, Sort: []string{"filename"}},
 				{Where: []string{"contact_id"}},
 				{Where: []string{"hash"}},
-				{Where: []string{"pid"}},
 				{Where: []string{"deleted"}, Sort: []string{"filename"}},
 				{Where: []string{"deleted", "mimetype"}},
 				{Where: []string{"deleted", "created_at"}},

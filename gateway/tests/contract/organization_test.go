@@ -68,9 +68,9 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		says    string
 	}{
 		{2, "", `"limits":{"file_size":1073741824,"folder_children":2},"allowed_limits":{"file_size":1073741824,"folder_children":2}`},
-		{5000, "", `"limits":{"folder_children":3},"allowed_limits":{"folder_children":5000}`},
-		{5000, `{"limits":{"folder_children":5000}}`, `"limits":{"folder_children":5000}`},
-		{6000, "", `"limits":{"folder_children":6000}`},
+		{5000, "", `"limits":{"file_size":1073741824,"folder_children":3},"allowed_limits":{"file_size":1073741824,"folder_children":5000}`},
+		{5000, `{"limits":{"folder_children":5000}}`, `"limits":{"file_size":1073741824,"folder_children":5000}`},
+		{6000, "", `"limits":{"file_size":1073741824,"folder_children":6000}`},
 	} {
 		allow(step.allowed)
 		if step.body != "" {
@@ -93,6 +93,6 @@ func TestOrganizationOverHTTP(t *testing.T) {
 			t.Errorf("%s: got %s, want refused = %v", line, a.Body, wrong)
 		}
 	}
-	admin.Want(t, http.MethodGet, path, "", 200, `"limits":{"folder_children":6000}`)
+	admin.Want(t, http.MethodGet, path, "", 200, `"limits":{"file_size":1073741824,"folder_children":6000}`)
 	admin.Want(t, http.MethodGet, path, "", 200, `"providers":["store"]`)
 }

@@ -41,8 +41,6 @@ type Blob struct {
 	Size   int64  `json:"size"`
 	Sum    string `json:"sum"`   // SHA-256, hexadecimal
 	Media  string `json:"media"` // that the bytes show
-	Width  int    `json:"width,omitempty"`
-	Height int    `json:"height,omitempty"`
 	// Plain are the parts of a picture without its metadata, which is all that the public gets; nil: all of it.
 	Plain picture.Pieces `json:"plain,omitempty"`
 	// Thumbnail is the small picture; nil: not made yet.
@@ -78,7 +76,7 @@ type KeySet interface {
 // NamePurpose is the purpose of the data keys that name bytes.
 const NamePurpose = "file-names"
 
-// Options are the dependencies of a Keeper. All but Scan are required.
+// Options are the dependencies of a Keeper. All but Scan and Ready are required.
 type Options struct {
 	Bucket blobs.Bucket
 	// Keys returns the organization's data keys for a purpose.
@@ -87,8 +85,10 @@ type Options struct {
 	Incoming string
 	// Scan, if set, judges bytes before they are stored. Errors: ErrRefused, store.ErrUnavailable.
 	Scan func(ctx context.Context, t *tenants.Tenant, a *Arrival) error
-	Now  func() time.Time
-	Log  *slog.Logger
+	// Ready, if set, is called before bytes are stored. Its error is returned.
+	Ready func(ctx context.Context) error
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Keeper keeps the bytes of all organizations. Safe for concurrent use, by several replicas with one bucket.
@@ -129,7 +129,6 @@ type Arrival struct {
 	Media string // that the bytes show
 
 	file  *os.File
-	facts picture.Facts
 	plain picture.Pieces
 	put   string // the object that has the bytes; empty: none yet
 	hash  string // under the current key

@@ -53,7 +53,7 @@ func (k *Keeper) ReceiveSome(ctx context.Context, src io.Reader) (_ *Arrival, cu
 	}
 	sum.Sum(a.Sum[:0])
 	a.Media = deliver.Sniff(first.bytes)
-	a.plain, a.facts, err = picture.Plain(file, a.Size)
+	a.plain, _, err = picture.Plain(file, a.Size)
 	if errors.Is(err, picture.ErrUnsupported) || errors.Is(err, picture.ErrBroken) || errors.Is(err, picture.ErrTooLarge) {
 		err = nil // no picture that could be shown to the public without its metadata
 	}

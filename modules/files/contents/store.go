@@ -17,6 +17,11 @@ func (k *Keeper) Store(
 	ctx context.Context, t *tenants.Tenant, all []*Arrival,
 	commit func(ctx context.Context, b *store.Batch, blobs []*Blob) error,
 ) error {
+	if k.Ready != nil {
+		if err := k.Ready(ctx); err != nil {
+			return err
+		}
+	}
 	for _, a := range all {
 		if k.Scan != nil {
 			if err := k.Scan(ctx, t, a); err != nil {
@@ -129,7 +134,7 @@ func (s *storing) plan(ctx context.Context, sum *Storage) error {
 				}
 				blob = &Blob{
 					Hash: a.hash, Object: a.put, Size: a.Size, Sum: hex.EncodeToString(a.Sum[:]), Media: a.Media,
-					Plain: a.plain, Width: a.facts.Width, Height: a.facts.Height,
+					Plain: a.plain,
 				}
 				s.made[a.put] = true
 				sum.Files++

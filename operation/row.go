@@ -241,11 +241,12 @@ func (o *Row) Success() int { return cmp.Or(o.Code, http.StatusOK) }
 // Plain reports whether a success is an envelope, which rows with Content and those that answer 204 have not.
 func (o *Row) Plain() bool { return o.Content == nil && o.Success() != http.StatusNoContent }
 
-// ForPrograms reports whether pages do not offer the operation: they make no PATCH, show only envelopes, and send only
-// files of media types that they know.
+// ForPrograms reports whether pages do not offer the operation: they make no PATCH, show only envelopes, send no headers,
+// and send a form with files only to operations that also take any file.
 func (o *Row) ForPrograms() bool {
 	return o.Method == http.MethodPatch || !o.Plain() ||
-		slices.Contains(o.Upload, AnyMedia) || slices.Contains(o.Upload, FormMedia)
+		slices.Contains(o.Upload, FormMedia) && !slices.Contains(o.Upload, AnyMedia) ||
+		slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InHeader && p.Required })
 }
 
 // ReadsBody reports whether the body of a call is read. Operations that take no body read it to refuse input that

@@ -37,7 +37,8 @@ type View struct {
 	Danger    bool        // it deletes something
 	Warn      string      // a warning before the form is sent
 	Cancel    string      // the address of the page to return to
-	Upload    string      // the extensions of files it takes; empty for none
+	Upload    string      // the files it takes, as in the attribute accept; empty for none
+	Several   bool        // it takes more than one file
 	Preview   string      // the address that previews what is typed; empty for none
 	Try       string      // the name of the preview's button, if Preview is the same address as Action
 	AddsLines bool        // it has buttons that add lines
@@ -58,7 +59,7 @@ func New(
 		f.Preview = "/do/" + preview.Name
 		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_for", Value: row.Name})
 	}
-	f.Upload = strings.Join(input.Extensions(row), ",")
+	f.Upload, f.Several = input.Accepted(row), input.TakesSeveral(row)
 	if sent != nil && sent.Get("_once") != "" {
 		f.Once = sent.Get("_once")
 	}
@@ -75,11 +76,14 @@ func New(
 		f.Hidden = append(f.Hidden, layout.Hidden{Name: Purge, Value: "true"})
 	}
 	for _, q := range input.QueryParams(row) {
+		if input.FromFile(row, q.Name) || q.Name == "teams" && !v.Tenant.Org.Feature(tenants.FeatureTeams) {
+			continue
+		}
 		for i := range faults { // messages for API callers say force=true; the page has a box with a title
 			title := `"` + site.Title(q.Ask, q.Name) + `"`
 			faults[i].Message = strings.ReplaceAll(faults[i].Message, q.Name+"=true", title)
 		}
-		c := input.QueryControl(q, sent)
+		c := queryControl(v, row, q, path, sent)
 		if q.Ask.Kind == declare.Rows {
 			c.Kind, c.Options = "choice", show.Importable(v)
 		}
@@ -91,6 +95,9 @@ func New(
 		}
 		if sent != nil {
 			c.Choose(strings.Join(sent[c.Name], "\n"))
+			for i := range c.Options {
+				c.Options[i].Chosen = slices.Contains(sent[c.Name], c.Options[i].Value)
+			}
 		}
 		if len(row.Body) > 0 { // options come after the fields of the body
 			f.More = append(f.More, c)
@@ -148,6 +155,22 @@ func New(
 	}
 	f.Problems = input.Problems(f.Controls, f.More)
 	return f
+}
+
+// queryControl makes the control of a parameter of the query. References are chosen among records.
+func queryControl(
+	v *visit.Visit, row *operation.Row, q operation.Param, path map[string]string, sent url.Values,
+) input.Control {
+	c := input.QueryControl(q, sent)
+	if q.Ref == "" {
+		return c
+	}
+	field := operation.Field{Name: q.Name, Shape: q.Shape, Ref: q.Ref, Ask: q.Ask, Required: q.Required}
+	of := control(v, row, &field, path, strictjson.Value{}, nil, nil)
+	if of.Kind == "choice" || of.Kind == "checks" {
+		c.Kind, c.Options, c.Hint = of.Kind, of.Options, of.Hint
+	}
+	return c
 }
 
 // previewOf returns the operation that previews what an operation would store, or nil.

@@ -2,6 +2,7 @@ package input
 
 import (
 	"slices"
+	"strings"
 
 	"tenantry/operation"
 )
@@ -28,4 +29,25 @@ func Extensions(row *operation.Row) (extensions []string) {
 		}
 	}
 	return extensions
+}
+
+// Accepted returns the files that the operation takes, as the attribute accept of a control has them; empty: none.
+func Accepted(row *operation.Row) string {
+	if TakesAny(row) {
+		return operation.AnyMedia
+	}
+	return strings.Join(Extensions(row), ",")
+}
+
+// TakesAny reports whether the operation takes files of every type.
+func TakesAny(row *operation.Row) bool { return slices.Contains(row.Upload, operation.AnyMedia) }
+
+// TakesSeveral reports whether the operation takes several files in a form.
+func TakesSeveral(row *operation.Row) bool {
+	return slices.Contains(row.Upload, operation.FormMedia) && !row.OnRecord
+}
+
+// FromFile reports whether a parameter of an upload says what the file itself does: its name and its media type.
+func FromFile(row *operation.Row, name string) bool {
+	return TakesAny(row) && (name == "filename" || name == "mimetype")
 }

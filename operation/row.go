@@ -246,7 +246,9 @@ func (o *Row) Plain() bool { return o.Content == nil && o.Success() != http.Stat
 func (o *Row) ForPrograms() bool {
 	return o.Method == http.MethodPatch || !o.Plain() ||
 		slices.Contains(o.Upload, FormMedia) && !slices.Contains(o.Upload, AnyMedia) ||
-		slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InHeader && p.Required })
+		slices.ContainsFunc(o.Params, func(p Param) bool {
+			return p.In == InHeader && (p.Required || o.Method == http.MethodGet)
+		})
 }
 
 // ReadsBody reports whether the body of a call is read. Operations that take no body read it to refuse input that

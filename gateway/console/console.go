@@ -50,10 +50,12 @@ type Deps struct {
 	// Static makes a handler for content that does not change.
 	Static  func(contentType string, content func() []byte) http.Handler
 	BaseURL func(slug string) string
-	Cookie  string // name of the session cookie
-	Secure  bool   // served over TLS
-	Now     func() time.Time
-	Log     *slog.Logger
+	// FileHost returns the address below which the bytes of an organization's files are.
+	FileHost func(*tenants.Tenant) string
+	Cookie   string // name of the session cookie
+	Secure   bool   // served over TLS
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Module is the console. Safe for concurrent use.
@@ -77,7 +79,7 @@ func New(d Deps) (*Module, error) {
 		common: visit.Console{
 			Client: &ask.Client{Cookie: d.Cookie, BaseURL: d.BaseURL}, Layout: p, Locales: locale.New(),
 			Sessions: d.Sessions, People: d.People, SignInRows: map[string]*operation.Row{},
-			Cookie: d.Cookie, Now: d.Now, Log: d.Log,
+			Cookie: d.Cookie, FileHost: d.FileHost, Now: d.Now, Log: d.Log,
 		},
 	}
 	return m, m.routes()

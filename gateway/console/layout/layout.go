@@ -43,6 +43,7 @@ func Assets(serve func(name, contentType string, content []byte)) error {
 		"console.css": "text/css; charset=utf-8",
 		"report.css":  "text/css; charset=utf-8",
 		"console.js":  "text/javascript; charset=utf-8",
+		"files.js":    "text/javascript; charset=utf-8",
 	}
 	for name, contentType := range contentTypes {
 		content, err := assets.ReadFile("assets/" + name)
@@ -68,6 +69,14 @@ func (p *Renderer) NotFound(w http.ResponseWriter) {
 func ContentSecurityPolicy(ancestors ...string) string {
 	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors " + strings.Join(ancestors, " ")
+}
+
+// FilesPolicy returns the policy of a page that no other may show, and that also loads pictures, audio, video and frames
+// of one other origin.
+func FilesPolicy(origin string) string {
+	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; " +
+		"img-src 'self' data: " + origin + "; media-src " + origin + "; frame-src " + origin + "; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 }
 
 // AddressView is a page that tells visitors what the address of an organization looks like, because they may be at the

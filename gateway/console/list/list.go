@@ -13,6 +13,7 @@ import (
 
 	"tenantry/backends/record/schema"
 	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/files"
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/layout"
 	"tenantry/gateway/console/show"
@@ -50,6 +51,8 @@ type listView struct {
 	Problem string      // what is wrong with the filters
 	Clear   string      // the address of the list without filters and words
 	Tree    []folderView
+	Zone    *files.Zone
+	Stored  string // the address of the form that adds a file that is stored elsewhere
 	Move    string // the action of the form that moves a file
 	Moves   string // the action of the form that moves a folder
 }
@@ -166,7 +169,16 @@ func layOutList(
 			names = append(slices.Clone(names), f.Key)
 		}
 	}
-	columns, choices := show.Columns(v, p, path, data.Get("results").Items, defined, own["_columns"])
+	chosen := own["_columns"]
+	if p.Path == files.ListPath && len(chosen) == 0 {
+		chosen = files.Columns()
+	}
+	columns, choices := show.Columns(v, p, path, data.Get("results").Items, defined, chosen)
+	if len(own["_columns"]) == 0 && len(chosen) > 0 {
+		slices.SortFunc(columns, func(a, b show.Column) int {
+			return cmp.Compare(slices.Index(chosen, a.Name), slices.Index(chosen, b.Name))
+		})
+	}
 	view.Choices = choices
 	view.Chosen = own.Has("_columns")
 	order := asked.Get("sort")
@@ -219,7 +231,9 @@ func layOutList(
 			}
 			view.Timed = view.Timed || cell.Time != ""
 			if i == 0 {
-				cell.Href = row.Href
+				if cell.Href = row.Href; p.Path == files.ListPath {
+					cell.Thumb = files.Thumb(record)
+				}
 			}
 			row.Cells = append(row.Cells, cell)
 		}
@@ -304,8 +318,16 @@ func layOutList(
 			view.Trash = with(func(q url.Values) { q.Set("deleted", "true"); q.Del("page") })
 		}
 	}
-	if p.Path == "/files" && !deleted {
-		addFolders(v, &view, asked, with)
+	if p.Path == files.ListPath {
+		files.Permit(v)
+		if !deleted {
+			addFolders(v, &view, asked, with)
+			folder := asked.Get("filters[folder_id]")
+			if view.Zone = files.NewZone(v, folder, with(func(q url.Values) { q.Del("page") })); view.Zone != nil {
+				view.New, view.Stored = "", view.New
+			}
+			view.Trail = append(view.Trail, files.Above(v, folder)...)
+		}
 	}
 	view.Pager = show.NewPager(v, data, with)
 	return view

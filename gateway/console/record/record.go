@@ -14,6 +14,7 @@ import (
 	"tenantry/gateway/console/ask"
 	"tenantry/gateway/console/builder"
 	"tenantry/gateway/console/chart"
+	"tenantry/gateway/console/files"
 	"tenantry/gateway/console/form"
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/layout"
@@ -47,6 +48,10 @@ type View struct {
 	Deleted    bool
 	Share      string      // the address of the page that shares the record; empty if it cannot be shared
 	Pages      *show.Pager // the pages of its rows
+	File       *files.View
+	Folder     *files.Contents
+	Zone       *files.Zone
+	laidOut    []string // the members that File and Folder show
 }
 
 // Preview is what a form would show or match, with the values that were typed.
@@ -183,6 +188,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 			view.Links = []site.Link{{Title: define.Summary, Address: "/do/" + define.Name}}
 		}
 	} else if code == http.StatusOK && !view.Incomplete {
+		describeFiles(v, &view, p, path, data)
 		layOutRecord(v, &view, p, path, data, tag)
 		if view.Table != nil {
 			view.Figures, view.Charts = report.Draw(v.Locale(), above, all, asked, view.Table)
@@ -198,6 +204,9 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 		if data.Get("truncated").Is == strictjson.True {
 			text := report.CutText(v.Locale(), show.Count(rows, "count"), show.Count(data, "total"))
 			view.Pages.Count += ". There are more: these are " + text
+		}
+		if view.Folder != nil && pages.Previous == "" && pages.Next == "" { // the folder says how many there are
+			view.Pages = nil
 		}
 	} else if next := data.Get("next").Text; next != "" && p.Has("after") {
 		view.Pages = &show.Pager{
@@ -230,6 +239,9 @@ func layOutRecord(
 		f := form.New(v, p.Update, path, data, nil, nil)
 		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
 		view.Form = &f
+		if view.File != nil && view.File.Save != "" { // another address would take the bytes away
+			f.Controls = slices.DeleteFunc(f.Controls, func(c input.Control) bool { return c.Name == "url" })
+		}
 		for _, c := range slices.Concat(f.Controls, f.More) {
 			if own := "own_" + c.Name; data.Get(own).Is != strictjson.Null {
 				c.Name = own
@@ -237,7 +249,7 @@ func layOutRecord(
 			inForm = append(inForm, c.Name)
 		}
 	}
-	view.Facts, view.Table = show.Facts(v, p, path, show.Without(data, inForm...))
+	view.Facts, view.Table = show.Facts(v, p, path, show.Without(data, append(inForm, view.laidOut...)...))
 	if count := v.Site.Rows["campaigns.count"]; p.Update != nil && p.Update.Resource == "campaign" && v.May(count) {
 		if a, err := v.Read(count, path, ""); err == nil && a.OK() {
 			matching := show.Pair{Name: "Contacts who match", Value: show.Present(a.Data.Get("count"), 0)}
@@ -270,6 +282,9 @@ func layOutRecord(
 			continue
 		}
 		f := form.New(v, row, path, strictjson.Value{}, nil, nil)
+		if row.Revised && row.OnRecord {
+			f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
+		}
 		view.Actions = append(view.Actions, actionView{row.Summary, f, row.Page != ""})
 	}
 

@@ -111,7 +111,7 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 		view.Answer = string(raw)
 	}
 	switch {
-	case m.Site.Rows[row.Name] == nil:
+	case m.Site.Rows[row.Name] == nil, row.Upload != nil && row.OnRecord: // the page of the record has the form
 	case row.Upload != nil:
 		view.Try = "/do/" + row.Name
 	default:

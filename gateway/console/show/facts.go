@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tenantry/backends/record/schema"
+	"tenantry/gateway/console/locale"
 	"tenantry/gateway/console/site"
 	"tenantry/gateway/console/visit"
 	"tenantry/internal/strictjson"
@@ -154,21 +155,12 @@ func Field(v *visit.Visit, p *site.Page, name string, value strictjson.Value, de
 func figure(v *visit.Visit, p *site.Page, name, text string) string {
 	n, err := strconv.ParseFloat(text, 64)
 	l := v.Locale()
-	in := func(units ...string) string {
-		at := 0
-		for ; n >= 1000 && at < len(units)-1; at++ {
-			n /= 1000
-		}
-		if at == 0 {
-			return l.Number(n) + " " + units[0]
-		}
-		return l.FmtNumber(n, 1) + " " + units[at]
-	}
+	in := func(units ...string) string { return inUnits(l, n, units) }
 	switch {
 	case err != nil:
 		return text
-	case name == "bytes" || strings.HasSuffix(name, "_bytes"):
-		return in("bytes", "kB", "MB", "GB", "TB")
+	case name == "bytes" || name == "size" || strings.HasSuffix(name, "_bytes"):
+		return Size(v, n)
 	case strings.HasSuffix(name, "_us"):
 		return in("µs", "ms", "s")
 	case strings.HasSuffix(name, "_ms"):
@@ -179,6 +171,23 @@ func figure(v *visit.Visit, p *site.Page, name, text string) string {
 		return formatDigits(v, text)
 	}
 	return text
+}
+
+// Size formats a number of bytes in the locale of the reader.
+func Size(v *visit.Visit, bytes float64) string {
+	return inUnits(v.Locale(), bytes, []string{"bytes", "kB", "MB", "GB", "TB"})
+}
+
+// inUnits formats a number in the largest unit of which it is at least one. Each unit is 1000 of the one before.
+func inUnits(l *locale.Locale, n float64, units []string) string {
+	at := 0
+	for ; n >= 1000 && at < len(units)-1; at++ {
+		n /= 1000
+	}
+	if at == 0 {
+		return l.Number(n) + " " + units[0]
+	}
+	return l.FmtNumber(n, 1) + " " + units[at]
 }
 
 // AllRows is the parameter that makes the run of a report answer all its rows, which a chart needs.

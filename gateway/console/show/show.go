@@ -78,6 +78,13 @@ type Value struct {
 	Copy   bool   // a button copies the text
 	Button *layout.Button
 	Links  []site.Link // to records
+	Thumb  *Thumb      // stands before the others
+}
+
+// Thumb is a small picture of a record.
+type Thumb struct {
+	Address, Alt string
+	Icon         string // in place of a picture, an SVG path in a square of 16 by 16
 }
 
 // Pair is a value with its name.

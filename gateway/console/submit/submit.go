@@ -203,7 +203,7 @@ func carryOut(v *visit.Visit, q ask.Call, sent, query url.Values) {
 		t.Facts, _ = show.Facts(v, &site.Page{Shows: q.Row}, path, a.Data.Get("touches"))
 		renderPreview(v, q, row, path, sent, &t)
 	case err == nil && a.OK():
-		succeed(v, row, path, query, a)
+		succeed(v, row, path, query, sent.Get("_back"), a)
 	case err == nil && a.Code == http.StatusPreconditionFailed:
 		showAgain(v, a.Code, row, path, sent, nil, "Somebody else has changed this in the meantime. "+
 			"What you typed is below. Compare it with the current version, and save again to replace that.")
@@ -254,6 +254,9 @@ func showAgain(
 	}
 	if f.Error == "" {
 		f.Error = text
+	}
+	if back := sent.Get("_back"); back != "" {
+		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_back", Value: back})
 	}
 	q := typedCall(v, row, path, sent)
 	q.IfMatch = tag
@@ -324,9 +327,9 @@ func renderPreview(
 	v.Show(http.StatusOK, "record", view)
 }
 
-// succeed redirects to the page of what was done, with a notice. An answer with a secret is shown instead, because it
-// cannot be read again.
-func succeed(v *visit.Visit, row *operation.Row, path map[string]string, query url.Values, a ask.Reply) {
+// succeed redirects to the page of what was done, or back to the page of the form, with a notice. An answer with a
+// secret is shown instead, because it cannot be read again.
+func succeed(v *visit.Visit, row *operation.Row, path map[string]string, query url.Values, back string, a ask.Reply) {
 	ask.ForwardHeaders(v.W, a.Header)
 	if row.Once && len(a.Data.Members) > 0 {
 		view := record.View{
@@ -351,6 +354,8 @@ func succeed(v *visit.Visit, row *operation.Row, path map[string]string, query u
 	purged = purged || query.Get("purge") != ""
 	p, _ := v.Site.Find(strings.TrimPrefix(at, "/api"))
 	switch {
+	case back != "":
+		target = visit.LocalAddress(back)
 	case p != nil && p.List && p.Record != nil && a.Data.Is == strictjson.Object:
 		target = p.Record.Address(site.WithParameter(path, p.Record.Key(), show.Key(p.Record, a.Data)))
 	case row.Method == http.MethodDelete && p != nil && p.Key() != "":
@@ -377,7 +382,11 @@ func succeed(v *visit.Visit, row *operation.Row, path map[string]string, query u
 	if session != nil {
 		q.Set("_told", v.SignNotice(session.Value, strconv.FormatInt(v.Now().Unix(), 10), q))
 	}
-	http.Redirect(v.W, v.R, target+"?"+q.Encode(), http.StatusSeeOther)
+	separator := "?"
+	if strings.Contains(target, "?") {
+		separator = "&"
+	}
+	http.Redirect(v.W, v.R, target+separator+q.Encode(), http.StatusSeeOther)
 }
 
 // listAddress returns the address of the list that a record is in.

@@ -62,8 +62,10 @@ type Console struct {
 	People     *identity.Service
 	SignInRows map[string]*operation.Row // the rows for signing in and out, by name
 	Cookie     string                    // the name of the session cookie
-	Now        func() time.Time
-	Log        *slog.Logger
+	// FileHost returns the address below which the bytes of an organization's files are.
+	FileHost func(*tenants.Tenant) string
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Visit is one request of a person who is signed in. It is used by one goroutine.

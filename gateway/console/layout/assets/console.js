@@ -250,10 +250,14 @@ if (tree) {
     });
     part.addEventListener("dragend", () => dragged = null);
   };
-  for (const row of document.querySelectorAll("tr[data-key]")) {
-    row.draggable = true;
-    makeDraggable(row, row.dataset.key, tree.dataset.move);
-  }
+  const rows = () => {
+    for (const row of document.querySelectorAll("tr[data-key]:not([draggable])")) {
+      row.draggable = true;
+      makeDraggable(row, row.dataset.key, tree.dataset.move);
+    }
+  };
+  rows();
+  addEventListener("rows", rows); // others have come
   for (const folder of tree.querySelectorAll("[data-folder]")) {
     makeDraggable(folder, folder.dataset.folder, tree.dataset.moveFolder);
     const isItself = () => dragged.action === tree.dataset.moveFolder && dragged.key === folder.dataset.folder;

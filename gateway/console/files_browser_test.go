@@ -1,0 +1,244 @@
+package console_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/gatewaytest"
+)
+
+// hold writes files into a new folder and returns their paths in the order of the names.
+func hold(t *testing.T, content map[string]string, names ...string) (paths []string) {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range names {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// chooses selects files in a field.
+func (p *tab) chooses(selector string, paths ...string) {
+	p.t.Helper()
+	var root struct{ Root struct{ NodeID int } }
+	p.do("DOM.getDocument", map[string]any{}, &root)
+	var node struct{ NodeID int }
+	p.do("DOM.querySelector", map[string]any{"nodeId": root.Root.NodeID, "selector": selector}, &node)
+	p.do("DOM.setFileInputFiles", map[string]any{"files": paths, "nodeId": node.NodeID}, nil)
+}
+
+// drops drops files on an element.
+func (p *tab) drops(selector string, paths ...string) {
+	p.t.Helper()
+	at := p.value(`(() => { const e = document.querySelector(` + quoted(selector) + `); e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2].join(" ") })()`)
+	x, y, _ := strings.Cut(at, " ")
+	for _, kind := range []string{"dragEnter", "dragOver", "drop"} {
+		p.do("Input.dispatchDragEvent", map[string]any{
+			"type": kind, "x": number(x), "y": number(y),
+			"data": map[string]any{"items": []any{}, "files": paths, "dragOperationsMask": 1},
+		}, nil)
+	}
+}
+
+// number returns the whole part of a number.
+func number(text string) (n int) {
+	for _, digit := range strings.Split(text, ".")[0] {
+		n = 10*n + int(digit-'0')
+	}
+	return n
+}
+
+// saidOf returns an expression for what the page says of the upload of a file.
+func saidOf(name string) string {
+	return `[...document.querySelectorAll("#uploads li")].findLast((l) => l.firstChild.textContent === ` + quoted(name) + `)?.querySelector("p.said").textContent`
+}
+
+// slow makes the browser send so many bytes a second; 0: none at all.
+func (p *tab) slow(bytes int) {
+	p.t.Helper()
+	p.do("Network.enable", map[string]any{}, nil)
+	p.do("Network.emulateNetworkConditions", map[string]any{"offline": bytes == 0, "latency": 0, "downloadThroughput": -1, "uploadThroughput": bytes}, nil)
+}
+
+// TestBrowserFiles drops files on the page of a folder and looks at their pages, on both screens.
+func TestBrowserFiles(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, cookie := rich(t, nil)
+	keeper := person{t, acme, cookie}
+	for _, screen := range both() {
+		name := func(text string) string { return screen.name + " " + text }
+		content := map[string]string{
+			name("a.png"): picturePNG(t), name("b.txt"): "Hello.\n", name("c.pdf"): "%PDF-1.4\n%%EOF\n", name("d.bin"): "\x00\x01",
+			name("evil.png"): "<!doctype html><script>top.ran = 1; parent.ran = 1</script><h1>Hello</h1>",
+			name("wave.wav"): "RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x00\x00\x00\x00",
+		}
+		p := b.signedIn(screen, acme)
+		p.visit(address(t, acme, spring))
+		fits(p)
+		accessible(p)
+		p.picture("folder-empty-" + screen.name)
+		p.drops(".zone", hold(t, content, name("a.png"), name("b.txt"))...)
+		p.wait(saidOf(name("a.png")) + `.startsWith("Uploaded, ")`)
+		p.wait(`document.querySelector("#stored").innerText.includes(` + quoted(name("b.txt")) + `) && document.querySelector("#stored").innerText.includes(` + quoted(name("a.png")) + `)`)
+		p.wait(`document.querySelector("#uploads-said").textContent === "2 of 2 files were uploaded."`)
+		p.chooses("#files", hold(t, content, name("c.pdf"), name("d.bin"), name("evil.png"), name("wave.wav"))...)
+		p.wait(`document.querySelector("#uploads-said").textContent === "6 of 6 files were uploaded." && document.querySelector("#stored").innerText.includes("evil.png")`)
+		p.wait(`[...document.querySelectorAll("#stored img.thumb")].every((i) => i.complete && i.naturalWidth > 0)`)
+		fits(p)
+		accessible(p)
+		p.picture("folder-uploaded-" + screen.name)
+		for _, theme := range []string{"dark", "light"} {
+			p.theme(theme)
+			accessible(p, "color-contrast")
+		}
+		for file, want := range map[string]string{
+			"a.png": `document.querySelector(".content img").naturalWidth > 0`, "b.txt": `document.querySelector("iframe.shown[sandbox]")`,
+			"c.pdf": `document.querySelector("iframe.shown")`, "d.bin": `document.body.innerText.includes("not shown here")`,
+			"evil.png": `document.querySelector(".content .error").innerText.includes("looks like text/html")`,
+			"wave.wav": `document.querySelector("audio.shown").readyState > 0`,
+		} {
+			p.visit(address(t, acme, "/files/"+keeper.fileNamed(name(file))["id"].(string)))
+			p.wait(want)
+			if p.value(`String(window.ran)`) != "undefined" {
+				t.Errorf("%s has run a script", file)
+			}
+			fits(p)
+			if file != "c.pdf" { // whose frame is the browser's own page
+				accessible(p)
+			}
+			p.picture("file-" + file + "-" + screen.name)
+		}
+		evil := keeper.fileNamed(name("evil.png"))["url"].(string)
+		p.visit(evil)
+		if p.value(`String(window.ran)`) != "undefined" {
+			t.Error("a file has run a script at its own address")
+		}
+		p.visit(address(t, acme, "/files/"+keeper.fileNamed(name("a.png"))["id"].(string)))
+		p.value(`[...document.querySelectorAll("details.action")].find((d) => d.innerText.includes("Replace")).open = true`)
+		content[name("new.txt")] = "New."
+		p.chooses("#file", hold(t, content, name("new.txt"))...)
+		p.click("form[action='/do/files.replace'] button")
+		p.arrives("/files/", "File replaced.")
+		p.wait(`document.body.innerText.includes("Earlier versions") && document.querySelector("h1").textContent === ` + quoted(name("new.txt")))
+		fits(p)
+		accessible(p)
+		p.whole(screen, "file-replaced-"+screen.name)
+		p.visit(address(t, acme, "/files"))
+		p.wait(`document.querySelector("#stored img.thumb")`)
+		fits(p)
+		accessible(p)
+		p.picture("files-" + screen.name)
+	}
+	b.quiet("ERR_BLOCKED_BY_CLIENT")
+}
+
+// TestBrowserUploadResumes cuts the network in the middle of an upload, which goes on where it was, and cancels another.
+func TestBrowserUploadResumes(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, cookie := rich(t, nil)
+	keeper := person{t, acme, cookie}
+	p := b.signedIn(screens()[0], acme)
+	p.visit(address(t, acme, catalogue))
+	p.slow(1_000_000)
+	content := map[string]string{"large.bin": strings.Repeat("0123456789abcdef", 300_000), "other.bin": strings.Repeat("x", 4_000_000), "huge.bin": "", "gone.bin": "x"}
+	paths := hold(t, content, "large.bin", "other.bin")
+	p.chooses("#files", paths...)
+	p.wait(saidOf("large.bin") + `?.match(/^[1-9][\d.]* (kB|MB) of 4.8 MB$/)`)
+	p.wait(`document.querySelector("#uploads progress").value > 0.02`)
+	accessible(p)
+	p.picture("uploading")
+	p.click(`button[aria-label="Cancel: other.bin"]`)
+	p.wait(saidOf("other.bin") + ` === "Cancelled."`)
+	p.slow(0)
+	p.wait(saidOf("large.bin") + `.startsWith("The connection was cut at ")`)
+	p.picture("upload-cut")
+	accessible(p)
+	p.slow(-1)
+	p.wait(saidOf("large.bin") + ` === "Uploaded, 4.8 MB."`)
+	p.wait(`document.querySelector("#stored").innerText.includes("large.bin")`)
+	file := keeper.fileNamed("large.bin")
+	got := acme.Page(t, file["url"].(string)[strings.Index(file["url"].(string), "/files/"):])
+	if !bytes.Equal(got.Body, []byte(content["large.bin"])) {
+		t.Errorf("%d bytes arrived, want %d", len(got.Body), len(content["large.bin"]))
+	}
+	requests := acme.Do(t, http.MethodGet, "/api/audit?filters[operation]=uploads.create", gatewaytest.Cookie(cookie)).Field("count")
+	if requests != float64(2) {
+		t.Errorf("%v uploads were begun, want that the one that was cut goes on", requests)
+	}
+	if found := keeper.api(http.MethodGet, "/api/files?filters[filename]=other.bin", nil).Field("count"); found != float64(0) {
+		t.Errorf("%v files were stored of an upload that was cancelled", found)
+	}
+
+	// What the server refuses is told beside the file, and can be tried again.
+	p.value(`document.querySelector(".zone").dataset.folder = "66f0ffffffffffffffffffff"`)
+	p.chooses("#files", hold(t, content, "gone.bin")...)
+	p.wait(`document.querySelector("#uploads .error")?.textContent.includes("older")`)
+	p.picture("upload-refused")
+	accessible(p)
+	p.value(`document.querySelector(".zone").dataset.folder = ""`)
+	p.click(`button[aria-label="Try again: gone.bin"]:not([hidden])`)
+	p.wait(saidOf("gone.bin") + ` === "Uploaded, 1 bytes."`)
+	p.value(`document.querySelector(".zone").dataset.most = "3"`)
+	p.chooses("#files", paths[0])
+	p.wait(`[...document.querySelectorAll("#uploads .error")].some((e) => e.textContent.includes("larger than"))`)
+	b.quiet("ERR_INTERNET_DISCONNECTED", "status of 422", "ERR_NETWORK_CHANGED")
+}
+
+// TestBrowserUploadByKeyboard uploads a file with the keyboard alone: the control for files has the focus in the order of
+// the page, and its button opens the chooser.
+func TestBrowserUploadByKeyboard(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, _ := rich(t, nil)
+	p := b.signedIn(screens()[0], acme)
+	p.visit(address(t, acme, catalogue))
+	p.value(`window.opened = 0; document.querySelector("#files").addEventListener("click", (e) => { e.preventDefault(); opened++ }); 1`)
+	for range 60 {
+		if p.tabulator(); p.value("document.activeElement.id") == "files" {
+			break
+		}
+	}
+	p.wait(`document.activeElement.id === "files"`)
+	p.press(" ", 32)
+	p.enter()
+	p.wait("opened > 0")
+	p.picture("upload-focus")
+	p.slow(200_000)
+	p.chooses("#files", hold(t, map[string]string{"k.bin": strings.Repeat("x", 3_000_000)}, "k.bin")...)
+	p.wait(`document.querySelector("#uploads button:not([hidden])")`)
+	for range 6 {
+		if p.tabulator(); p.value("document.activeElement.textContent") == "Cancel" {
+			break
+		}
+	}
+	p.enter()
+	p.wait(saidOf("k.bin") + ` === "Cancelled." && document.activeElement.matches("#uploads li")`)
+	b.quiet()
+}
+
+// TestBrowserUploadWithoutScripts uploads two files with the form of a folder.
+func TestBrowserUploadWithoutScripts(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, _ := rich(t, nil)
+	p := b.signedIn(both()[1], acme)
+	p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	p.visit(address(t, acme, catalogue))
+	content := map[string]string{"one.txt": "1", "two.txt": "2"}
+	p.chooses("#files", hold(t, content, "one.txt", "two.txt")...)
+	p.picture("upload-without-scripts")
+	p.click(".zone button")
+	p.arrives("/files/folders/", "Files stored.")
+	p.wait(`document.querySelector("#stored").innerText.includes("one.txt") && document.querySelector("#stored").innerText.includes("two.txt")`)
+	b.quiet()
+}

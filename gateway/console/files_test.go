@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"html"
 	"image"
+	"image/color"
+	"image/draw"
 	"image/png"
 	"mime/multipart"
 	"net/http"
@@ -65,7 +67,9 @@ func (p person) fileNamed(name string) map[string]any {
 func picturePNG(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, image.NewRGBA(image.Rect(0, 0, 300, 200))); err != nil {
+	blue := image.NewRGBA(image.Rect(0, 0, 300, 200))
+	draw.Draw(blue, blue.Bounds(), image.NewUniform(color.RGBA{30, 90, 190, 255}), image.Point{}, draw.Src)
+	if err := png.Encode(&b, blue); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -87,7 +91,7 @@ func TestFilesAreUploadedOnPages(t *testing.T) {
 	picture := picturePNG(t)
 	after := p.follows(p.uploads("/do/files.upload", sent,
 		sentFile{"a b.png", "image/png", picture}, sentFile{"note.txt", "text/plain", "Hello."}, sentFile{"empty", "application/octet-stream", ""}))
-	checkPage(t, after, 200, "Files stored.", ">a b.png<", ">note.txt<", ">empty<", `alt="a b.png"`, "6 bytes", "0 bytes")
+	checkPage(t, after, 200, "Files stored.", ">a b.png<", ">note.txt<", ">empty<", `class="thumb" src="`, "6 bytes", "0 bytes")
 	if csp := after.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "; frame-src http") || strings.Contains(csp, "frame-src 'self'") {
 		t.Errorf("Content-Security-Policy: %s", csp)
 	}

@@ -63,7 +63,7 @@ func Permit(v *visit.Visit) {
 // Thumb returns the small picture of a file, or its icon.
 func Thumb(file strictjson.Value) *show.Thumb {
 	if address := file.Get("thumbnail").Text; address != "" {
-		return &show.Thumb{Address: address, Alt: file.Get("filename").Text}
+		return &show.Thumb{Address: address} // its name stands beside it
 	}
 	return &show.Thumb{Icon: fileIcon}
 }

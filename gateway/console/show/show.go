@@ -83,8 +83,8 @@ type Value struct {
 
 // Thumb is a small picture of a record.
 type Thumb struct {
-	Address, Alt string
-	Icon         string // in place of a picture, an SVG path in a square of 16 by 16
+	Address string
+	Icon    string // in place of a picture, an SVG path in a square of 16 by 16
 }
 
 // Pair is a value with its name.

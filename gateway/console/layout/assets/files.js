@@ -136,7 +136,7 @@ if (zone) {
     if (working === 0) refresh();
   }
 
-  // refresh shows the list as it is now.
+  // refresh shows the list as it is now, in place of the uploads that are done.
   async function refresh() {
     if (!uploads.some((upload) => upload.state === "done" && !upload.listed)) return;
     for (const upload of uploads) upload.listed ||= upload.state === "done";
@@ -147,6 +147,9 @@ if (zone) {
         const now = page.querySelector(part);
         if (now) document.querySelector(part).replaceWith(now);
       }
+      const focused = list.contains(document.activeElement);
+      for (const upload of answer.ok ? uploads : []) if (upload.listed) upload.parts.line.remove();
+      if (focused && !list.contains(document.activeElement)) control.focus();
       dispatchEvent(new Event("rows"));
     } catch {} // the reader can reload the page
   }
@@ -183,7 +186,7 @@ if (zone) {
     line.tabIndex = -1; // has the focus when its button is gone
     line.append(name, buttons, progress, said);
     progress.className = said.className = "said";
-    upload.parts = { progress, said, cancel, retry };
+    upload.parts = { line, progress, said, cancel, retry };
     list.append(line);
     box.hidden = false;
     uploads.push(upload);

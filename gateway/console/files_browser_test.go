@@ -232,6 +232,9 @@ func TestBrowserPagesOfFiles(t *testing.T) {
 		p.whole(screen, "file-replaced-"+screen.name)
 		p.visit(address(t, acme, "/files"))
 		p.wait(`document.querySelector("#stored img.thumb")`)
+		if screen.width >= 1280 && p.value(`(() => { const s = document.querySelector("#stored .scroll"); return s.scrollWidth > s.clientWidth })()`) == "true" {
+			t.Error("the list of files is wider than its place")
+		}
 		fits(p)
 		accessible(p)
 		p.picture("files-" + screen.name)

@@ -113,7 +113,7 @@ func NewContents(v *visit.Visit, p *site.Page, folder strictjson.Value) *Content
 	c := &Contents{Table: &show.Table{Columns: []layout.Cell{
 		{Title: "Name"}, {Title: "Size", Class: "number"}, {Title: "Type"}, {Title: "Changed (UTC)"},
 	}}}
-	none := show.Value{Text: "–", Class: "none"}
+	none := show.Value{Text: "–", Class: "number none"}
 	for _, f := range entries(folder.Get("folders")) {
 		name := show.Value{
 			Text: show.Clip(f.Get("name").Text), Href: folderAddress(f.Get("id").Text), Thumb: &show.Thumb{Icon: folderIcon},
@@ -154,5 +154,5 @@ func entries(children strictjson.Value) []strictjson.Value {
 
 // Columns returns the columns of the list of files, unless the reader chooses others.
 func Columns() []string {
-	return []string{"filename", "size", "mimetype", "folder_name", "contact_name", "created_at"}
+	return []string{"filename", "size", "mimetype", "created_at"}
 }

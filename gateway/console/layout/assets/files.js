@@ -40,11 +40,12 @@ if (zone) {
   function show(upload, state, sent = upload.offset, text = "") {
     if (upload.state === "cancelled") return;
     upload.state = state;
+    upload.sent = sent;
     const { progress, said, cancel, retry } = upload.parts, size = upload.file.size;
     progress.value = size ? sent / size : Number(state === "done");
     const texts = {
       waiting: "Waiting.", done: `Uploaded, ${readable(size)}.`, cancelled: "Cancelled.",
-      sending: `${readable(sent)} of ${readable(size)}`, cut: `The connection was cut at ${readable(sent)}. It goes on by itself.`,
+      sending: `${readable(sent)} of ${readable(size)}`, cut: `The connection was cut at ${readable(sent)} of ${readable(size)}. It goes on by itself.`,
     };
     said.textContent = text || texts[state];
     said.className = state === "failed" ? "said error" : "said";
@@ -118,7 +119,7 @@ if (zone) {
       if (upload.address) upload.offset = -1;
       const busy = answer && [409, 423, 429, 502, 503, 504].includes(answer.status);
       if (answer && (!busy || ++tries > mostTries)) return show(upload, "failed", was, problem(answer));
-      show(upload, answer ? "sending" : "cut", was);
+      show(upload, answer ? "sending" : "cut", upload.sent);
       if (!answer) tries++;
       const seconds = Number(answer?.getResponseHeader("Retry-After")) || 0;
       await pause(upload, Math.min(Math.max(seconds * 1000, 500 * 2 ** tries), longestWait));

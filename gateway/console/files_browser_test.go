@@ -296,6 +296,18 @@ func TestBrowserUploadResumes(t *testing.T) {
 	p.value(`document.querySelector(".zone").dataset.most = "3"`)
 	p.chooses("#files", paths[0])
 	p.wait(`[...document.querySelectorAll("#uploads .error")].some((e) => e.textContent.includes("larger than"))`)
+
+	p.visit(address(t, acme, catalogue))
+	p.drops("h1", t.TempDir())
+	p.wait(`document.querySelector("#uploads .error").textContent === "This is a folder. Choose the files in it."`)
+	p.value(`(() => { // a part of the page that is dragged, which browsers offer as a file if it is a picture
+		const data = new DataTransfer(), at = document.querySelector("h1"), send = (kind) => at.dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}));
+		data.items.add(new File(["x"], "own.png"));
+		send("dragstart"); send("drop"); send("dragend");
+		return 1 })()`)
+	if p.value(`document.querySelectorAll("#uploads li").length`) != "1" {
+		t.Error("a part of the page that is dropped on it is uploaded")
+	}
 	b.quiet("ERR_INTERNET_DISCONNECTED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION", "status of 409", "status of 422", "ERR_NETWORK_CHANGED")
 }
 

@@ -97,6 +97,7 @@ type Frame struct {
 	Organization string // its name in the header; empty to show none
 	SignedIn     bool   // the page is for a person who is signed in, and has a navigation
 	HasProblems  bool   // the input of a form has faults, which the title announces
+	TakesFiles   bool   // files can be dropped on the page
 }
 
 // Render answers with the page that the named template makes of a view. If the template fails, it logs the error and

@@ -324,7 +324,7 @@ func layOutList(
 			addFolders(v, &view, asked, with)
 			folder := asked.Get("filters[folder_id]")
 			if view.Zone = files.NewZone(v, folder, with(func(q url.Values) { q.Del("page") })); view.Zone != nil {
-				view.New, view.Stored = "", view.New
+				view.New, view.Stored, view.TakesFiles = "", view.New, true
 			}
 			view.Trail = append(view.Trail, files.Above(v, folder)...)
 		}

@@ -18,6 +18,7 @@ func describeFiles(v *visit.Visit, view *View, p *site.Page, path map[string]str
 		view.laidOut = []string{"files", "folders", "files_count", "folders_count", "public"}
 		if !view.Deleted {
 			view.Zone = files.NewZone(v, path[p.Key()], p.Address(path))
+			view.TakesFiles = view.Zone != nil
 		}
 	default:
 		return

@@ -96,6 +96,7 @@ func (s *Services) openModules(more []Module) {
 	record.Link(resources)
 	s.transfer = bundle.New(bundle.Deps{
 		Directory: s.directory, People: s.kinds.people, Resources: resources, End: s.endRecords(),
+		Bytes: bundledBytes{s.contents},
 	})
 }
 

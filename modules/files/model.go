@@ -61,6 +61,16 @@ type Version struct {
 // Stored reports whether package contents keeps the bytes of the file.
 func (f *File) Stored() bool { return f.Checksum != "" }
 
+// Content returns what names the bytes of the file, and what they are; the checksum is empty if they are not kept here.
+func (f *File) Content() (hash string, size int64, media, checksum string) {
+	return f.Hash, f.Size, f.Detected, f.Checksum
+}
+
+// SetContent sets what Content returns.
+func (f *File) SetContent(hash string, size int64, media, checksum string) {
+	f.Hash, f.Size, f.Detected, f.Checksum = hash, size, media, checksum
+}
+
 // at returns the parent folder and the trash state for changing them.
 func (f *Folder) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
 

@@ -24,10 +24,13 @@ func (s *Service) exportOperation() operation.Row {
 			Params: []operation.Param{{
 				Name: "public_key", In: operation.InQuery, Shape: operation.Text,
 				Description: "The public half of a transfer key, as written by tenantry keyring transfer-key.",
+			}, {
+				Name: "files", In: operation.InQuery, Shape: operation.Boolean,
+				Description: "Answers a zip archive of the bundle and the bytes of its files.",
 			}},
 		},
 		Response: operation.Response{
-			Streams: []string{ndjson}, Message: "Export found",
+			Streams: []string{ndjson, zipType}, Message: "Export found",
 			Data:    map[string]any{},
 			Example: map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
 			Failures: []operation.Failure{{
@@ -39,6 +42,8 @@ func (s *Service) exportOperation() operation.Row {
 			Tag: tag, Summary: "Export the organization as a bundle",
 			Description: "Answers the lines of a bundle, definitions first. Encrypted values can only be opened in this " +
 				"organization, unless they are sealed to the transfer key in public_key. " +
+				"With files=true it answers a zip archive: bundle.ndjson, and files/HASH for the bytes of each file that are kept here. " +
+				"If bytes are missing, the answer breaks off, and the archive cannot be opened. " +
 				"Keys, sessions, share links, passwords and the audit log are never part of it. If the connection breaks off, lines are missing.",
 		},
 		Handler: s.export,
@@ -55,8 +60,18 @@ func (s *Service) export(_ context.Context, c *operation.Call) (operation.Result
 		o.SealTo = key
 		c.Note("secrets_sealed_to", key.KeyID())
 	}
-	c.Header.Set("Content-Disposition", `attachment; filename="`+c.Tenant.Org.Slug+`.ndjson"`)
-	return operation.Result{Stream: func(ctx context.Context, w io.Writer) error {
+	var errs fault.List
+	o.Files = c.Query.Bool(&errs, "files", false)
+	if err := errs.Err(); err != nil {
+		return operation.Result{}, err
+	}
+	suffix, media := ".ndjson", ndjson
+	if o.Files {
+		suffix, media = ".zip", zipType
+		c.Note("files", "true")
+	}
+	c.Header.Set("Content-Disposition", `attachment; filename="`+c.Tenant.Org.Slug+suffix+`"`)
+	return operation.Result{Media: media, Stream: func(ctx context.Context, w io.Writer) error {
 		report, err := s.Transfer().Export(ctx, c.Tenant, w, o)
 		s.Log.InfoContext(ctx, "an export ended", "organization", c.Tenant.Org.Slug, "lines", report.Lines, "ok", err == nil)
 		return err

@@ -136,12 +136,14 @@ func createAction() crud.Action {
 	return crud.Action{
 		Policy: operation.Policy{Timeout: time.Hour}, // of a whole upload
 		Request: operation.Request{
-			Upload: []string{ndjson, csvType, "application/json", tsvType},
+			Upload: []string{ndjson, csvType, "application/json", tsvType, zipType},
 			UploadExamples: []string{
 				`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
 				"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n",
 				`[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
 				"external_id\temail\tfirst_name\ncrm-1815\tada@example.com\tAda\n",
+				// An archive is no text. What begins like one is read as one, and anything else as lines, whatever its type.
+				`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
 			},
 			UploadLimit: maxUpload,
 			Params: []operation.Param{{
@@ -150,7 +152,7 @@ func createAction() crud.Action {
 			}},
 		},
 		Docs: operation.Docs{
-			Description: "Takes the lines of a bundle or, with as, the rows of a CSV file or a JSON array, and begins to import them once all have arrived. " +
+			Description: "Takes the lines of a bundle, an archive of one with the bytes of its files or, with as, the rows of a CSV file or a JSON array, and begins to import them once all have arrived. " +
 				"Unless partial is set, nothing is stored if a line is bad. Importing the same file again changes nothing. " +
 				"The answer is the import, which shows its progress. An organization has one import at a time; the last hundred are kept.",
 		},
@@ -177,6 +179,7 @@ const (
 	tag         = "Bundles"
 	transferKey = "x-transfer-key"
 	ndjson      = "application/x-ndjson"
+	zipType     = "application/zip"
 	csvType     = "text/csv"
 	tsvType     = "text/tab-separated-values"
 
@@ -424,7 +427,7 @@ func (u *importJob) run(ctx context.Context, src bundle.Source, secrets *sealing
 		state, message = interrupted, interruption
 	case errors.As(err, &bad):
 		state, message = refused, fmt.Sprintf("Nothing was stored: %d of %d lines are bad", bad.Failed, bad.Lines)
-	case errors.Is(err, tabular.ErrOptions), errors.Is(err, bundle.ErrTooMany):
+	case errors.Is(err, tabular.ErrOptions), errors.Is(err, bundle.ErrTooMany), errors.Is(err, bundle.ErrArchive):
 		state, message = refused, err.Error()
 	case errors.As(err, &noRoom):
 		state, message = refused, "Nothing was stored: "+strings.TrimPrefix(err.Error(), "nothing was imported: ")

@@ -140,8 +140,11 @@ func (a *Arrival) File() (*os.File, error) {
 	return a.file, err
 }
 
-// Close removes the temporary file.
+// Close removes the temporary file, if there is one.
 func (a *Arrival) Close() error {
+	if a.file == nil {
+		return nil
+	}
 	err := a.file.Close()
 	if gone := os.Remove(a.file.Name()); !errors.Is(gone, os.ErrNotExist) { // the bucket may have moved it
 		err = cmp.Or(err, gone)

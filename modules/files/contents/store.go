@@ -12,7 +12,7 @@ import (
 
 // Store stores bytes that have arrived, and then lets commit stage the records that use them and commit the batch. blobs
 // has one for each arrival. Commit may be called several times. If it fails, nothing is stored. Errors: those of commit,
-// *store.QuotaError, ErrRefused, blobs.ErrFull, blobs.ErrUnavailable, store.ErrUnavailable.
+// *store.QuotaError, ErrRefused, ErrNone (see Known), blobs.ErrFull, blobs.ErrUnavailable, store.ErrUnavailable.
 func (k *Keeper) Store(
 	ctx context.Context, t *tenants.Tenant, all []*Arrival,
 	commit func(ctx context.Context, b *store.Batch, blobs []*Blob) error,
@@ -23,7 +23,7 @@ func (k *Keeper) Store(
 		}
 	}
 	for _, a := range all {
-		if k.Scan != nil {
+		if k.Scan != nil && a.file != nil {
 			if err := k.Scan(ctx, t, a); err != nil {
 				return err
 			}
@@ -98,6 +98,9 @@ func (s *storing) putMissing(ctx context.Context) error {
 
 // put makes an object of the bytes of an arrival.
 func (s *storing) put(ctx context.Context, a *Arrival) error {
+	if a.file == nil { // it is Known, but the organization does not have it any more
+		return ErrNone
+	}
 	file, err := a.File()
 	if err != nil {
 		return err

@@ -135,6 +135,7 @@ func (im *importer) checkQuota(ctx context.Context) error {
 
 func (im *importer) reset() {
 	im.bad, im.done, im.creates, im.updates = lineSet{}, lineSet{}, lineSet{}, lineSet{}
+	im.without = lineSet{}
 	im.lineOf, im.claimed = map[string]map[key]int32{}, map[key]int32{}
 	im.digests, im.repeats = map[key]int32{}, map[int]int32{}
 	im.waiting, im.edges, im.folders = queue{of: map[string][]*entry{}}, nil, map[key]location{}
@@ -144,7 +145,7 @@ func (im *importer) reset() {
 
 func (im *importer) report() Report {
 	r := im.tally.report()
-	r.DryRun = im.opt.DryRun
+	r.DryRun, r.FilesWithout = im.opt.DryRun, im.without.countWithout(&im.bad)
 	return r
 }
 

@@ -3,6 +3,7 @@ package bundle
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -48,6 +49,9 @@ type entry struct {
 	judged   bool // its problems are all known
 	// missing are the problems of the line if it turns out to be a new record.
 	missing fault.List
+
+	said  *Content // what the line says of the bytes of the record; nil: not settled yet
+	bytes *Given   // the bytes that are stored with the record; nil: none
 
 	old    any // the stored record, with the line applied
 	change change
@@ -132,6 +136,17 @@ func (s *lineSet) add(line int) {
 
 func (s *lineSet) has(line int) bool {
 	return line>>6 < len(s.bits) && s.bits[line>>6]&(1<<(line&63)) != 0
+}
+
+// countWithout returns how many of its lines the other set lacks.
+func (s *lineSet) countWithout(other *lineSet) (n int) {
+	for i, word := range s.bits {
+		if i < len(other.bits) {
+			word &^= other.bits[i]
+		}
+		n += bits.OnesCount64(word)
+	}
+	return n
 }
 
 func (s *lineSet) clone() *lineSet { return &lineSet{bits: slices.Clone(s.bits), count: s.count} }

@@ -276,7 +276,13 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 		k.relink(s, e)
 	}
 	if s.isEmpty[k.Name] {
+		if err := k.settle(ctx, s, batch); err != nil {
+			return err
+		}
 		for _, e := range batch {
+			if len(e.errs) > 0 {
+				continue
+			}
 			if e.change == undecided {
 				e.change, e.errs = create, append(e.errs, e.missing...)
 				k.checkSize(e, record.Measure{})
@@ -289,10 +295,15 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 		return err
 	}
 	for _, e := range batch {
-		if e.change != undecided {
-			continue
+		if e.change == undecided {
+			k.match(s, &found, e)
 		}
-		if k.match(s, &found, e); len(e.errs) > 0 {
+	}
+	if err := k.settle(ctx, s, batch); err != nil {
+		return err
+	}
+	for _, e := range batch {
+		if e.change != undecided || len(e.errs) > 0 {
 			continue
 		}
 		if err := k.merge(ctx, s, e); err != nil {
@@ -466,11 +477,17 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 	if err := k.Number(ctx, s.workspace(k.Resource), recs); err != nil {
 		return err
 	}
-	return k.Records.Insert(ctx, s.workspace(k.Resource), k.unchanged(s, batch), recs)
+	if hasBytes(batch) {
+		return s.storeBytes(ctx, batch, k.unchanged(s, batch), func(_ context.Context, b *store.Batch) error {
+			return k.Collection.StageInsert(s.workspace(k.Resource), b, recs...)
+		})
+	}
+	return k.Records.Insert(ctx, s.workspace(k.Resource), requiring(k.unchanged(s, batch)), recs)
 }
 
 // portion returns the first of the new records, as many as one write should store.
 func (k *kind) portion(s *session, batch []*entry) []*entry {
+	batch = fitting(batch)
 	recs := make([]any, len(batch))
 	for i, e := range batch {
 		recs[i] = e.rec
@@ -478,15 +495,20 @@ func (k *kind) portion(s *session, batch []*entry) []*entry {
 	return batch[:k.Records.Portion(s.workspace(k.Resource), recs)]
 }
 
-// unchanged requires that the definitions that the batch was checked against are unchanged.
-func (k *kind) unchanged(s *session, batch []*entry) (need store.Preconditions) {
+// unchanged returns the preconditions that the definitions that the batch was checked against are unchanged.
+func (k *kind) unchanged(s *session, batch []*entry) []store.Precondition {
 	if k.Definer() != nil {
 		names := map[string]bool{}
 		for _, e := range batch {
 			k.AddDefinitions(names, e.rec, maps.Keys(*k.Values(e.rec)), maps.Keys(e.secrets))
 		}
-		need.Require(s.view.Unchanged(s.workspace(k.Resource), k.Resource, names)...)
+		return s.view.Unchanged(s.workspace(k.Resource), k.Resource, names)
 	}
+	return nil
+}
+
+func requiring(unchanged []store.Precondition) (need store.Preconditions) {
+	need.Require(unchanged...)
 	return need
 }
 
@@ -499,7 +521,13 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 		s.rightsChanged = true
 	}
 	write := func() error {
-		return k.Records.Replace(ctx, s.workspace(k.Resource), k.unchanged(s, []*entry{e}), e.old, func(rec any) {
+		need := k.unchanged(s, []*entry{e})
+		if e.bytes != nil {
+			return s.storeBytes(ctx, []*entry{e}, need, func(ctx context.Context, b *store.Batch) error {
+				return k.Collection.StageReplace(ctx, s.workspace(k.Resource), b, e.old)
+			})
+		}
+		return k.Records.Replace(ctx, s.workspace(k.Resource), requiring(need), e.old, func(rec any) {
 			k.apply(rec, e, func(*field.Field) bool { return false })
 		})
 	}

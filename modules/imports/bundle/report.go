@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
 	"tenantry/internal/fault"
+	"tenantry/tenants"
 )
 
 // ImportOptions say how a bundle is imported.
@@ -84,6 +85,8 @@ type Report struct {
 	// Removals are the first records that a mirror removes; MoreRemovals is how many more there are.
 	Removals     []Removal `json:"removals,omitempty"`
 	MoreRemovals int       `json:"more_removals,omitempty"`
+	// FilesWithout is the number of lines of files that came without the bytes that they have where they were exported.
+	FilesWithout int `json:"files_without,omitempty"`
 }
 
 // Column is one column of an import of rows.
@@ -103,6 +106,12 @@ type ExportReport struct {
 	Kinds map[string]int `json:"kinds"` // lines by kind
 	// AsIs is how many lines hold records that their definitions no longer allow.
 	AsIs int `json:"as_is,omitempty"`
+	// Files and Bytes are the number and the size of the contents of files in an archive. Missing is how many were left out,
+	// and MissingFiles are the first files that have them.
+	Files        int      `json:"files,omitempty"`
+	Bytes        int64    `json:"bytes,omitempty"`
+	Missing      int      `json:"missing,omitempty"`
+	MissingFiles []string `json:"missing_files,omitempty"`
 	// LeftOut are sentences about what the bundle does not carry to another organization.
 	LeftOut []string `json:"left_out"`
 	// Problems are lines that an import would refuse. There should be none.
@@ -149,13 +158,17 @@ func (e *RefusedError) Error() string {
 	return text + ", or import only the others with --partial"
 }
 
-// NoRoomError says that an import stored nothing because of the quota for records.
+// NoRoomError says that an import stored nothing because of a quota.
 type NoRoomError struct {
-	New int64 // records that the file would add
+	New int64 // records, or bytes of files, that the file would add
 	Err *store.QuotaError
 }
 
 func (e *NoRoomError) Error() string {
+	if e.Err.Limit == tenants.LimitFileBytes {
+		return fmt.Sprintf("nothing was imported: the archive adds files of %d bytes or more, and the organization has %d of the %d "+
+			"bytes it may have; purge files, or ask the operator for a higher limit file_bytes", e.New, e.Err.Used, e.Err.Allowed)
+	}
 	return fmt.Sprintf("nothing was imported: the file adds %d records, and the organization has %d of the %d it may "+
 		"have; delete records for good, import fewer, or ask the operator for a higher limit",
 		e.New, e.Err.Used, e.Err.Allowed)

@@ -16,11 +16,13 @@
 package bundle
 
 import (
+	"archive/zip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"tenantry/backends/record"
@@ -39,7 +41,7 @@ const (
 	kindFolder       = "folder"
 )
 
-// Deps are the dependencies of a Service. All but End are required.
+// Deps are the dependencies of a Service. All but End and Bytes are required.
 type Deps struct {
 	Directory *tenants.Directory
 	People    identity.Kinds
@@ -49,6 +51,8 @@ type Deps struct {
 	// End, if set, deletes records of a resource for good as its operations do, with everything that depends on them.
 	// Done is false if the resource has no such operations. Records that no longer exist are skipped.
 	End func(ctx context.Context, t *tenants.Tenant, resource string, ids []string) (done bool, err error)
+	// Bytes, if set, keeps the bytes of files. Without it no file has any.
+	Bytes Bytes
 }
 
 // Service imports and exports. It is immutable and safe for concurrent use, but two concurrent imports into one
@@ -81,7 +85,13 @@ type session struct {
 	tally  *tally
 	// allowed checks whether the import may still store records; nil: it may.
 	allowed func(context.Context) error
+	bounded bool
 	memoryUse
+
+	archive *archive // of the import; nil: the bundle is lines only
+	fresh   int64    // bytes that the archive adds to those of the organization
+	without lineSet  // lines of files that came without their bytes
+	hashes  *hashSet // of the bytes that an export has met; nil: it does not take them
 
 	asIs          int // lines that an export wrote as stored
 	unknown       int // lines that an export wrote without unknown permissions and roles
@@ -98,7 +108,7 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 		deps: &s.deps, tenant: t, most: math.MaxInt, named: map[string]*kind{}, meter: meter{report: progress}, tally: newTally(),
 		vault: &secrets.Vault{
 			Keys: s.deps.Directory, Tenant: t,
-		}, isEmpty: map[string]bool{}, alias: map[string]string{},
+		}, isEmpty: map[string]bool{}, alias: map[string]string{}, bounded: bounded,
 	}
 	if bounded {
 		out.most, out.mostRemembered, out.mostDefined = s.most, s.remembered, s.defined
@@ -121,11 +131,20 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 	return out, nil
 }
 
-// Import imports a bundle. The report is valid even if an error is returned. Errors: *RefusedError if lines are bad
+// Import imports a bundle, or an archive of one with the bytes of its files. The report is valid even if an error is
+// returned. Errors: ErrArchive; *NoRoomError; *RefusedError if lines are bad
 // and Partial is not set; *IncompleteError if good lines could not be stored; *InterruptedError if it ended while
 // storing; ErrTooMany; those of the source; store.ErrUnavailable.
-func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (Report, error) {
-	return s.run(ctx, t, o, func(session *session) Feed { return &bundle{session: session, src: src} })
+func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (_ Report, err error) {
+	lines, archive, err := openArchive(src, o.Bounded)
+	if err != nil {
+		return newTally().report(), err
+	}
+	defer func() { err = errors.Join(err, archive.close()) }()
+	return s.run(ctx, t, o, func(session *session) Feed {
+		session.archive = archive
+		return &bundle{session: session, src: lines}
+	})
 }
 
 // ImportFeed imports the lines of a feed. Report and errors are those of Import; errors of the feed are returned, too.
@@ -201,13 +220,18 @@ type ExportOptions struct {
 	// SealTo, if set, is the key that secrets are sealed to: the holder of its private half can import them anywhere.
 	// Callers must audit it.
 	SealTo *sealing.PublicKey
+	// Files writes an archive: the lines and the bytes of the files that the organization keeps, each once.
+	Files bool
+	// SkipMissing leaves files out whose bytes are missing or damaged; otherwise they end the export.
+	SkipMissing bool
 	// Progress is called at most ten times a second; Total is not known.
 	Progress func(Progress)
 }
 
 // Export writes the organization as a bundle: definitions first, each kind in the order of identifiers. Records that
-// are written meanwhile may or may not be included. Errors: those of w, store.ErrUnavailable, and fields.ErrCorrupt if
-// a secret that is to be revealed cannot be opened.
+// are written meanwhile may or may not be included. With o.Files it writes an archive as a stream; memory does not grow
+// with its files. Errors: those of w, store.ErrUnavailable, *MissingBytesError, and fields.ErrCorrupt if a secret that is
+// to be revealed cannot be opened.
 func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o ExportOptions) (ExportReport, error) {
 	out := ExportReport{Kinds: map[string]int{}, LeftOut: []string{}}
 	t, err := s.deps.Directory.BySlug(ctx, t.Org.Slug) // as it is now
@@ -220,14 +244,46 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 	}
 	session.vault.Reveal, session.vault.SealTo, session.vault.Trusting = o.RevealSecrets, o.SealTo, true
 	session.view, session.mostDefined = session.newView(), s.defined
+	session.hashes = &hashSet{}
 	if err := session.holdDefined(ctx); err != nil {
 		return out, err
 	}
 	m := &session.meter
 	m.start(PhaseWriting, 0)
+	if !o.Files || s.deps.Bytes == nil {
+		err = session.writeLines(ctx, w, &out)
+	} else {
+		err = session.writeArchive(ctx, w, o, &out)
+	}
+	if err != nil {
+		return out, err
+	}
+	m.end()
+	out.AsIs, out.Problems, out.LeftOut = session.asIs, session.tally.problems, session.leftOut(&out, o.Files)
+	return out, nil
+}
+
+// writeArchive writes the lines and then the bytes of files.
+func (s *session) writeArchive(ctx context.Context, w io.Writer, o ExportOptions, out *ExportReport) error {
+	z := zip.NewWriter(w)
+	lines, err := newEntry(z, linesName)
+	if err != nil {
+		return err
+	}
+	if err := s.writeLines(ctx, lines, out); err != nil {
+		return err
+	}
+	if err := s.writeBytes(ctx, z, o, out); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// writeLines writes the lines of a bundle.
+func (s *session) writeLines(ctx context.Context, w io.Writer, out *ExportReport) error {
 	bytes := int64(0)
-	for _, k := range session.kinds {
-		err := k.export(ctx, session, func(line []byte) error {
+	for _, k := range s.kinds {
+		err := k.export(ctx, s, func(line []byte) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -237,25 +293,31 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 			out.Kinds[k.Name]++
 			out.Lines++
 			bytes += int64(len(line))
-			m.at(bytes, out.Lines)
+			s.meter.at(bytes, out.Lines)
 			return nil
 		})
 		if err != nil {
-			return out, fmt.Errorf("export lines of kind %s: %w", k.Name, err)
+			return fmt.Errorf("export lines of kind %s: %w", k.Name, err)
 		}
 	}
-	m.end()
-	out.AsIs, out.Problems, out.LeftOut = session.asIs, session.tally.problems, session.leftOut(&out)
-	return out, nil
+	return nil
 }
 
 // leftOut returns sentences about what an export does not contain.
-func (s *session) leftOut(r *ExportReport) []string {
+func (s *session) leftOut(r *ExportReport, files bool) []string {
 	out := []string{"API keys, sessions, share links, the audit log and stored answers to repeated requests are never " +
 		"part of an export: create new keys and links after an import."}
 	if n := r.Kinds[kindUser]; n > 0 {
 		out = append(out, fmt.Sprintf("Passwords of people (%d) are not part of it: after an import elsewhere, each needs "+
 			"a new link to sign in: tenantry user update USER --org SLUG --link", n))
+	}
+	if n := len(s.hashes.sorted()); n > 0 && !files {
+		out = append(out, fmt.Sprintf("The bytes of files (%d) are not part of it: export with --with-files to include them.", n))
+	} else if n > 0 {
+		out = append(out, "Earlier contents of files, which were replaced, are not part of it.")
+	}
+	if n := r.Missing; n > 0 {
+		out = append(out, fmt.Sprintf("The bytes of files (%d) are missing or damaged and were left out: %s.", n, strings.Join(r.MissingFiles, ", ")))
 	}
 	if n := s.unknown; n > 0 {
 		out = append(out, fmt.Sprintf("Permissions and roles that do not exist were left out of people, roles and service "+

@@ -179,6 +179,7 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 		if err != nil {
 			return err
 		}
+		s.hashes.note(rec)
 		size += len(out.line)
 		if page = append(page, out); len(page) >= exportPage || size >= store.BatchBytes {
 			err = s.send(ctx, page, emit)

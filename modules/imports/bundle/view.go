@@ -77,7 +77,7 @@ func (s *session) eachDefined(ctx context.Context, visit func(k *kind, rec any, 
 // copies, which definitions do not have.
 const definedCopies = 4
 
-// holdDefined finds room for the definitions that an export for a request holds, before its first line. Errors:
+// holdDefined finds room for the definitions and hashes that an export for a request holds, before its first line. Errors:
 // *fault.Error if they take more than allowed; the error of Room.Hold.
 func (s *session) holdDefined(ctx context.Context) error {
 	r := request.From(ctx)
@@ -95,6 +95,13 @@ func (s *session) holdDefined(ctx context.Context) error {
 		}
 		return nil
 	})
+	for _, k := range s.kinds {
+		if err == nil && k.holds() {
+			var n int64
+			n, err = k.Records.Count(ctx, s.workspace(k.Resource))
+			size += n * hashMemory
+		}
+	}
 	if err != nil || size <= store.UnweighedBytes {
 		return err
 	}

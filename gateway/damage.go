@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
+	"tenantry/modules/files"
 	"tenantry/tenants"
 )
 
@@ -159,6 +161,7 @@ func (s *Services) examineEach(ctx context.Context, after string) control.Examin
 		if page[i].State != tenants.Removed && s.store.HasBackend(page[i].Backend) {
 			done.Organizations++
 			done.Documents += s.examineOne(ctx, e, &page[i])
+			s.examineBytes(ctx, e, &page[i])
 		}
 		done.Next = page[i].Slug
 		if time.Since(began) >= examinePage || ctx.Err() != nil {
@@ -186,3 +189,51 @@ func (s *Services) examineOne(ctx context.Context, e *examination, org *tenants.
 	}
 	return documents
 }
+
+// examineBytes compares the files of an organization with the bytes that are kept.
+func (s *Services) examineBytes(ctx context.Context, e *examination, org *tenants.Organization) {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	what := "files of organization " + org.Slug
+	t, err := s.directory.BySlug(ctx, org.Slug)
+	var d files.Damage
+	if err == nil {
+		d, err = s.files.Examine(ctx, t)
+	}
+	var damage *store.DamagedError
+	switch {
+	case errors.Is(err, tenants.ErrUnknownTenant), errors.As(err, &damage): // examineOne has said so
+		return
+	case errors.Is(err, context.DeadlineExceeded):
+		e.warn(what, fmt.Sprintf("not compared whole within %s", examineTimeout), "")
+		return
+	case err != nil:
+		e.wrong(what, "could not be compared with their bytes: "+err.Error(), "check the files folder, or the server of the bucket")
+		return
+	}
+	if n := len(d.Files) + d.MoreFiles; n > 0 {
+		says := fmt.Sprintf("bytes are missing or have another size, of files and versions (%d): %s", n, strings.Join(d.Files, ", "))
+		if d.MoreFiles > 0 {
+			says += " and others"
+		}
+		e.wrong(what, says, bytesAdvice)
+	} else if n := len(d.Missing) + d.More; n > 0 {
+		e.warn(what, fmt.Sprintf("bytes that no file uses are missing (%d)", n), "nothing depends on them; they are forgotten within two days")
+	}
+	if d.Orphans > 0 {
+		says := fmt.Sprintf("objects that no file uses: %d of %d bytes", d.Orphans, d.OrphanBytes)
+		if d.Old > 0 {
+			e.warn(what, says+fmt.Sprintf(", %d for more than three days", d.Old),
+				"a running gateway removes them a day after they were stored; its log says why it could not")
+		} else {
+			e.warn(what, says, "a running gateway removes them within two days; nothing has to be done")
+		}
+	}
+	if d.Lost != 0 {
+		e.warn(what, fmt.Sprintf("the stored size differs from that of the bytes by %d", d.Lost),
+			"it counts towards the limit file_bytes; restore control data and databases of one backup")
+	}
+}
+
+const bytesAdvice = "restore the files folder or the bucket from a backup that is not older than that of the databases, " +
+	"or import an archive of the organization (export --with-files) that has them"

@@ -44,13 +44,15 @@ type ExportRequest struct {
 	Org           string `json:"org" rule:"ref=organization"`
 	RevealSecrets bool   `json:"reveal_secrets,omitempty" doc:"write secrets in clear"`
 	// Secrets is the public half of a transfer key, to which encrypted values are sealed.
-	Secrets string `json:"secrets,omitempty" read:"file" without:"reveal-secrets" doc:"the <file> with the public half of a key (see tenantry keyring transfer-key) to seal encrypted values to"`
+	Secrets     string `json:"secrets,omitempty" read:"file" without:"reveal-secrets" doc:"the <file> with the public half of a key (see tenantry keyring transfer-key) to seal encrypted values to"`
+	WithFiles   bool   `json:"with_files,omitempty" doc:"write a zip archive of the bundle and the bytes of its files"`
+	SkipMissing bool   `json:"skip_missing,omitempty" doc:"with --with-files: leave out files whose bytes are missing or damaged (default: the export fails and names the first)"`
 }
 
 func (s *Server) importCommand() Command {
 	return command(Command{
 		Line: "import --org SLUG FILE|-", Short: "Import a bundle, or rows of a CSV or JSON file", Reads: true, Audit: operation.AuditNoted,
-		Long: "Import a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
+		Long: "Import a bundle (lines of JSON, or an archive of them with the bytes of files), or with --as the rows of a CSV file or a JSON array.\n" +
 			"Nothing is stored unless every line can be; --partial stores the good lines and writes the bad ones to a file beside the input.\n" +
 			"With --key, a row changes the stored record that has the same value of that field: the columns given, if their cells are not empty.\n" +
 			"Importing the same file again changes nothing.\n" +
@@ -72,7 +74,11 @@ func (s *Server) exportCommand() Command {
 		Line: "export --org SLUG [-o FILE]", Short: "Export an organization as a bundle", Writes: true,
 		Long: "Export an organization as a bundle, to standard output or a file that only you can read.\n" +
 			"Encrypted values then import into this organization alone. --secrets seals them to a key, under which they import anywhere;\n" +
-			"--reveal-secrets writes them in clear. Both are audited. At the end it says what the bundle does not contain.",
+			"--reveal-secrets writes them in clear. Both are audited. At the end it says what the bundle does not contain.\n" +
+			"--with-files writes a zip archive instead: bundle.ndjson, and the bytes of each file below files/. It needs no room on the disk\n" +
+			"besides that of the archive itself.",
+		Example: "  tenantry export --org acme -o acme.ndjson\n" +
+			"  tenantry export --org acme --with-files -o acme.zip",
 		Hint: "the export is not complete",
 	}, s.export)
 }
@@ -118,6 +124,10 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 			c.AuditNote["removed"] = strconv.Itoa(report.Removed)
 		}
 	}
+	if n := report.FilesWithout; n > 0 {
+		c.addNote(fmt.Sprintf("%d files came without their bytes: their records say that the bytes are not here. "+
+			"An archive made by export --with-files has them.", n))
+	}
 	if err == nil && unconfirmed {
 		err = fail(CodeInvalid, "nothing was imported yet: --mirror would create %d records, update %d and remove %d for good; confirm with --yes",
 			report.Created, report.Updated, report.Removed)
@@ -145,7 +155,13 @@ func (s *Server) spool(ctx context.Context, input io.Reader) (src bundle.Source,
 
 func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*bundle.ExportReport, error) {
 	c.Note("reveal_secrets", strconv.FormatBool(in.RevealSecrets))
-	options := bundle.ExportOptions{RevealSecrets: in.RevealSecrets}
+	if in.SkipMissing && !in.WithFiles {
+		return nil, fail(CodeInvalid, "--skip-missing is for exports --with-files")
+	}
+	if in.WithFiles {
+		c.Note("with_files", "true")
+	}
+	options := bundle.ExportOptions{RevealSecrets: in.RevealSecrets, Files: in.WithFiles, SkipMissing: in.SkipMissing}
 	if in.Secrets != "" {
 		var err error
 		if options.SealTo, err = sealing.ParseTransferPublicKey(in.Secrets); err == nil && in.RevealSecrets {

@@ -2,9 +2,13 @@ package files
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/modules/files/contents"
 	"tenantry/operation"
 	"tenantry/tenants"
 )
@@ -115,4 +119,107 @@ func (m *Module) orphans(ctx context.Context, t *tenants.Tenant, all []*Version)
 		}
 	}
 	return gone, err
+}
+
+// Damage is what Examine found wrong with the files of an organization.
+type Damage struct {
+	contents.Damage
+	// Files are the first files and versions whose bytes are missing, each as its identifier and name; MoreFiles is how many
+	// more there are.
+	Files     []string
+	MoreFiles int
+}
+
+const (
+	maxDamage    = 20 // bounds Damage.Files
+	examineBatch = 500
+)
+
+// Examine compares the files of an organization, with their versions, with the bytes that are kept. Uploads and removals
+// meanwhile are no damage. Errors: store.ErrUnavailable, blobs.ErrUnavailable, that of the context.
+func (m *Module) Examine(ctx context.Context, t *tenants.Tenant) (d Damage, err error) {
+	if d.Damage, err = m.deps.Contents.Examine(ctx, t); err != nil {
+		return d, err
+	}
+	lost := map[string]bool{}
+	for i := range d.Missing {
+		lost[d.Missing[i].Hash] = true
+	}
+	note := func(batch []held) error {
+		hashes := make([]string, len(batch))
+		for i := range batch {
+			hashes[i] = batch[i].hash
+		}
+		slices.Sort(hashes)
+		found, err := m.deps.Contents.FindAll(ctx, t, slices.Compact(hashes))
+		for _, one := range batch {
+			if err != nil || found[one.hash] != nil && !lost[one.hash] {
+				continue
+			}
+			var is bool
+			if is, err = one.lasts(ctx); err == nil && is {
+				d.MoreFiles++
+				if len(d.Files) < maxDamage {
+					d.Files = append(d.Files, one.name)
+					d.MoreFiles--
+				}
+			}
+		}
+		return err
+	}
+	files := m.Files.In(t.Workspace())
+	err = files.EachBatch(ctx, store.Filter{}, store.Either, func(all []*File) error {
+		return inBatches(all, note, func(f *File) (held, bool) {
+			return held{f.Hash, fmt.Sprintf("%s %q", f.ID, f.Filename), func(ctx context.Context) (bool, error) {
+				now, err := files.First(ctx, store.Query{Filter: store.Eq("id", f.ID), State: store.Either})
+				return err == nil && now.Stored() && now.Hash == f.Hash, orGone(err)
+			}}, f.Stored()
+		})
+	})
+	if err != nil {
+		return d, err
+	}
+	versions := m.Versions.In(t.Workspace())
+	err = versions.EachBatch(ctx, store.Filter{}, store.Either, func(all []*Version) error {
+		return inBatches(all, note, func(v *Version) (held, bool) {
+			name := fmt.Sprintf("%s %q (version %s)", v.FileID, v.Filename, v.ID)
+			return held{v.Hash, name, func(ctx context.Context) (bool, error) {
+				_, err := versions.Get(ctx, v.ID)
+				return err == nil, orGone(err)
+			}}, true
+		})
+	})
+	return d, err
+}
+
+// held is a record that should have bytes. lasts reports whether it still should.
+type held struct {
+	hash, name string
+	lasts      func(context.Context) (bool, error)
+}
+
+// inBatches calls visit with the records that should have bytes.
+func inBatches[T any](all []*T, visit func([]held) error, as func(*T) (held, bool)) error {
+	for part := range slices.Chunk(all, examineBatch) {
+		var batch []held
+		for _, rec := range part {
+			if one, has := as(rec); has {
+				batch = append(batch, one)
+			}
+		}
+		if len(batch) == 0 {
+			continue
+		}
+		if err := visit(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func orGone(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }

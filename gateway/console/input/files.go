@@ -18,6 +18,7 @@ func MediaTypes() []MediaType {
 		{".json", "application/json"},
 		{".ndjson", operation.NDJSON},
 		{".jsonl", operation.NDJSON},
+		{".zip", "application/zip"},
 	}
 }
 

@@ -206,45 +206,75 @@ func (k *Keeper) named(ctx context.Context, t *tenants.Tenant, objects []blobs.I
 
 // Damage is what Examine found wrong with the bytes of an organization.
 type Damage struct {
-	Missing []Blob   // without an object, or with one of another size
-	Orphans []string // objects that no blob names; Sweep removes them when they are a day old
-	Lost    int64    // bytes that the organization has, less those that its Storage says
+	Missing []Blob // the first without an object, or with one of another size
+	More    int    // how many more there are
+	// Orphans and OrphanBytes are the number and the size of the objects that no blob names. Sweep removes them when they are
+	// a day old; Old of them should have been removed.
+	Orphans, Old int
+	OrphanBytes  int64
+	Lost         int64 // bytes that the organization has, less those that its Storage says
 }
 
-// maxDamage bounds each list of Damage.
-const maxDamage = 1000
+const (
+	maxDamage = 100                // bounds Damage.Missing
+	overdue   = 3 * 24 * time.Hour // is the age at which an orphan should have been removed
+)
 
-// Examine compares the blobs of an organization with the objects in the bucket.
+// Examine compares the blobs of an organization with the objects in the bucket. Uploads and removals meanwhile are no
+// damage. Errors: blobs.ErrUnavailable, store.ErrUnavailable, that of the context.
 func (k *Keeper) Examine(ctx context.Context, t *tenants.Tenant) (d Damage, err error) {
-	sizes := map[string]int64{}
-	for object, err := range k.Bucket.List(ctx, prefix(t)) {
-		if err != nil {
-			return d, err
-		}
-		if !isPart(t, object.Name) {
-			sizes[object.Name] = object.Size
-		}
-	}
-	sum, err := k.Storage(ctx, t)
-	if err != nil {
-		return d, err
-	}
-	d.Lost = -sum.Bytes
-	err = k.blobs.In(t.Workspace()).Each(ctx, store.Filter{}, store.Either, func(blob *Blob) error {
-		d.Lost += blob.Size
-		if size, there := sizes[blob.Object]; (!there || size != blob.Size) && len(d.Missing) < maxDamage {
-			d.Missing = append(d.Missing, *blob)
-		}
-		delete(sizes, blob.Object)
-		if blob.Thumbnail != nil {
-			delete(sizes, blob.Thumbnail.Object)
+	now := k.Now()
+	err = k.orphans(ctx, t, func(object blobs.Info) error {
+		d.Orphans++
+		d.OrphanBytes += object.Size
+		if now.Sub(object.Stored) > overdue {
+			d.Old++
 		}
 		return nil
 	})
-	for object := range sizes {
-		if len(d.Orphans) < maxDamage {
-			d.Orphans = append(d.Orphans, object)
+	if err != nil {
+		return d, err
+	}
+	before, err := k.Storage(ctx, t)
+	if err != nil {
+		return d, err
+	}
+	bytes := int64(0)
+	err = k.blobs.In(t.Workspace()).Each(ctx, store.Filter{}, store.Either, func(blob *Blob) error {
+		bytes += blob.Size
+		whole, err := k.isWhole(ctx, t, blob)
+		switch {
+		case err != nil || whole:
+		case len(d.Missing) < maxDamage:
+			d.Missing = append(d.Missing, *blob)
+		default:
+			d.More++
 		}
+		return err
+	})
+	if err != nil {
+		return d, err
+	}
+	after, err := k.Storage(ctx, t)
+	if after.Rev == before.Rev { // otherwise bytes came or went meanwhile
+		d.Lost = bytes - after.Bytes
 	}
 	return d, err
+}
+
+// isWhole reports whether a blob has an object of its size, or is gone by now.
+func (k *Keeper) isWhole(ctx context.Context, t *tenants.Tenant, blob *Blob) (bool, error) {
+	object, err := k.Open(ctx, blob)
+	if err == nil {
+		size := object.Size()
+		return size == blob.Size, object.Close()
+	}
+	if !errors.Is(err, blobs.ErrNotFound) {
+		return false, err
+	}
+	_, err = k.Find(ctx, t, blob.Hash)
+	if errors.Is(err, ErrNone) {
+		return true, nil
+	}
+	return false, err
 }

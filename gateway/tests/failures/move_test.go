@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -240,6 +241,66 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 	}
 	if a := w.B.Get(t, w.B.FullKey, "/api/campaigns/count"); a.Code != http.StatusOK { // stayed where it was
 		t.Errorf("the other organization: got %d %s, want 200", a.Code, a.Body)
+	}
+}
+
+// TestMoveKeepsFiles checks that the bytes of files can be read before, during and after a move, and that uploads during
+// it are kept.
+func TestMoveKeepsFiles(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, twoBackends(t), fixture.ShortLeases)
+	acme := g.Org(t, "acme")
+	key := acme.Key(t, tenants.ManageFiles)
+	upload := func(content string) string {
+		t.Helper()
+		a := acme.Do(t, http.MethodPost, "/api/files/upload?filename=a.txt", gatewaytest.WithKey(key), gatewaytest.Body("text/plain", content))
+		files, _ := a.Field("results").([]any)
+		if a.Code != http.StatusOK || len(files) != 1 {
+			t.Fatalf("upload: got %d %s", a.Code, a.Body)
+		}
+		file, _ := files[0].(map[string]any)
+		return fmt.Sprint(file["url"])
+	}
+	read := func(when, address, want string) {
+		t.Helper()
+		at, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := acme.Get(t, "", at.RequestURI()); a.Code != http.StatusOK || a.Text() != want {
+			t.Errorf("%s: got %d %q, want %q", when, a.Code, a.Body, want)
+		}
+	}
+	first := upload("before")
+	read("before", first, "before")
+	all := map[string]string{first: "before"}
+	for _, to := range []string{"other", "default"} {
+		steps := map[string]bool{}
+		_, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: to}, func(p control.Progress) {
+			if p.Step == "" || steps[p.Step] {
+				return
+			}
+			steps[p.Step] = true
+			read("during "+p.Step, first, "before")
+			during := "during " + p.Step + " to " + to
+			all[upload(during)] = during
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(steps) == 0 {
+			t.Error("the move told no step, so nothing was read during it")
+		}
+		if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"}); err != nil {
+			t.Fatal(err)
+		}
+		for address, want := range all {
+			read("after the move to "+to, address, want)
+		}
+	}
+	answer, err := g.Commands.Do(t.Context(), "doctor", control.Examination{}, control.Streams{Progress: func(control.Progress) {}})
+	if err != nil || strings.Contains(string(answer.Data), "files of organization") {
+		t.Errorf("doctor: got %v %s, want nothing about files", err, answer.Data)
 	}
 }
 

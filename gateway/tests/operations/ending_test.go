@@ -2,11 +2,13 @@ package operations
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,9 @@ const canary = "canary-of-the-deleted"
 func filesWith(t *testing.T, folder, text string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path == folder {
+			return nil
+		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -63,6 +68,51 @@ func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, 
 	return func() (int, string) {
 		a := org.Get(t, key, "/api/contacts")
 		return a.Code, a.Text()
+	}
+}
+
+// TestErasureRemovesBytes checks that an erased organization leaves no object, neither of files and their versions nor of
+// uploads under way, erased by command or when it is due, and that those of others stay.
+func TestErasureRemovesBytes(t *testing.T) {
+	t.Parallel()
+	clock := &fixture.Clock{}
+	g := gatewaytest.Start(t, clock.Option, func(_ *config.Config, o *gateway.Options) { o.Leases.Settled = 3 * time.Second })
+	folder := func(slug string) string {
+		org := &gatewaytest.Org{Gateway: g, Slug: slug}
+		return filepath.Join(g.Config.Data, "files", strconv.FormatInt(org.Tenant(t).Org.OrgID, 10))
+	}
+	folders := map[string]string{}
+	for _, slug := range []string{"now", "due", "stays"} {
+		org := g.Org(t, slug)
+		key := gatewaytest.WithKey(org.Key(t, tenants.ManageFiles))
+		a := org.Do(t, http.MethodPost, "/api/files/upload?filename=a.txt", key, gatewaytest.Body("text/plain", canary))
+		files, _ := a.Field("results").([]any)
+		if a.Code != http.StatusOK || len(files) != 1 {
+			t.Fatalf("upload: got %d %s", a.Code, a.Body)
+		}
+		id, _ := files[0].(map[string]any)["id"].(string)
+		if a := org.Do(t, http.MethodPost, "/api/files/"+id+"/content", key, gatewaytest.Body("text/plain", canary+" again")); a.Code != http.StatusOK {
+			t.Fatalf("replace: got %d %s", a.Code, a.Body)
+		}
+		begun := org.Do(t, http.MethodPost, "/api/files/tus", key, gatewaytest.Header("Tus-Resumable", "1.0.0"),
+			gatewaytest.Header("Upload-Length", "1000"), gatewaytest.Header("Upload-Metadata", "filename YS50eHQ="),
+			gatewaytest.Body("application/offset+octet-stream", canary))
+		if begun.Code != http.StatusCreated {
+			t.Fatalf("begin an upload: got %d %s", begun.Code, begun.Body)
+		}
+		folders[slug] = folder(slug)
+		if found := filesWith(t, folders[slug], canary); len(found) != 3 {
+			t.Fatalf("%s has the objects %q, want two contents and a part", slug, found)
+		}
+	}
+	command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "now", Now: true})
+	command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "due"})
+	clock.Advance(31 * fixture.Day)
+	fixture.EmptyTrash(t, g.App)
+	for slug, want := range map[string]int{"now": 0, "due": 0, "stays": 2} { // an upload that nobody goes on with ends
+		if found := filesWith(t, folders[slug], canary); len(found) != want {
+			t.Errorf("%s has the objects %q, want %d", slug, found, want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -261,10 +262,8 @@ func TestArchive(t *testing.T) {
 
 	// Back: what was purged returns with its bytes.
 	for id := range content {
-		for _, query := range []string{"", "?purge=true"} {
-			if a := acme.Do(t, http.MethodDelete, "/api/files/"+id+query, gatewaytest.WithKey(acme.key)); a.Status != "ok" {
-				t.Fatalf("purge: got %d %s", a.Code, a.Body)
-			}
+		if a := acme.Do(t, http.MethodDelete, "/api/files/"+id+"/purge", gatewaytest.WithKey(acme.key)); a.Status != "ok" {
+			t.Fatalf("purge: got %d %s", a.Code, a.Body)
 		}
 	}
 	if r := acme.mustTake(t, archive); r.Created != 4 {
@@ -392,6 +391,47 @@ func claim(archive []byte, n uint16) []byte {
 	return out
 }
 
+// TestArchive_Directory checks that the memory for the directory of an archive sent over HTTP is bounded, whatever its end
+// announces.
+func TestArchive_Directory(t *testing.T) {
+	t.Parallel()
+	acme := newLibrary(t, gatewaytest.Start(t), "acme")
+	lines := entry{name: "bundle.ndjson", content: `{"kind":"team","name":"North"}`}
+	many := make([]entry, 200_000)
+	for i := range many {
+		many[i].name = fmt.Sprintf("files/%040d", i)
+	}
+	large := pack(t, append(many, lines)...)
+	for name, archive := range map[string][]byte{
+		"large": large, "said to be small": claim(large, 1), "said to be large": claimZip64(pack(t, lines), 1<<24),
+	} {
+		_, err := acme.take(t, archive, bundle.ImportOptions{Bounded: true})
+		if !errors.Is(err, bundle.ErrArchive) || !strings.Contains(err.Error(), "too many entries") {
+			t.Errorf("%s: got %v, want too many entries", name, err)
+		}
+	}
+	if _, err := acme.take(t, large, bundle.ImportOptions{}); err != nil {
+		t.Errorf("by the operator: got %v, want it imported", err)
+	}
+}
+
+// claimZip64 makes the end of an archive announce that many entries, in a record for large archives.
+func claimZip64(archive []byte, n uint64) []byte {
+	at := bytes.LastIndex(archive, []byte("PK\x05\x06"))
+	end := slices.Clone(archive[at:])
+	for i := 8; i < 20; i++ { // numbers and sizes are in the other record
+		end[i] = 0xff
+	}
+	large := append([]byte("PK\x06\x06"), make([]byte, 52)...)
+	binary.LittleEndian.PutUint64(large[4:], 44)
+	binary.LittleEndian.PutUint64(large[24:], n)
+	binary.LittleEndian.PutUint64(large[32:], n)
+	locator := append([]byte("PK\x06\x07"), make([]byte, 16)...)
+	binary.LittleEndian.PutUint64(locator[8:], uint64(at))
+	binary.LittleEndian.PutUint32(locator[16:], 1)
+	return slices.Concat(archive[:at], large, locator, end)
+}
+
 // TestArchive_Missing checks that bytes that are missing or damaged fail an export, which names the file, and that an
 // operator can leave them out.
 func TestArchive_Missing(t *testing.T) {
@@ -432,6 +472,66 @@ func TestArchive_Missing(t *testing.T) {
 				t.Errorf("left out: got %d entries, want the lines and the other file", len(all))
 			}
 		})
+	}
+}
+
+// TestArchive_Mends checks that bytes that are missing or of another size come back with an archive, and with an upload
+// of the same bytes, and that doctor says so before.
+func TestArchive_Mends(t *testing.T) {
+	t.Parallel()
+	acme := newLibrary(t, gatewaytest.Start(t), "acme")
+	kept, lost, cut := acme.upload(t, "kept.txt", "kept\n"), "", ""
+	before := acme.objects(t)
+	lost = acme.upload(t, "lost.txt", "lost\n")
+	lostAt := slices.DeleteFunc(acme.objects(t), func(name string) bool { return slices.Contains(before, name) })[0]
+	before = acme.objects(t)
+	cut = acme.upload(t, "cut.txt", "was cut\n")
+	cutAt := slices.DeleteFunc(acme.objects(t), func(name string) bool { return slices.Contains(before, name) })[0]
+	archive, _ := acme.export(t, bundle.ExportOptions{Files: true})
+	harm := func() {
+		t.Helper()
+		if err := errors.Join(os.Remove(lostAt), os.Chmod(cutAt, 0o600), os.Truncate(cutAt, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doctor := func() (string, error) {
+		answer, err := acme.Commands.Do(t.Context(), "doctor", control.Examination{}, control.Streams{Progress: func(control.Progress) {}})
+		return string(answer.Data), err
+	}
+	if says, err := doctor(); err != nil || strings.Contains(says, "files of organization") {
+		t.Errorf("whole: got %v %s, want nothing about files", err, says)
+	}
+	harm()
+	says, err := doctor()
+	for _, want := range []string{"files of organization acme", "(2)", lost + " \\\"lost.txt", cut + " \\\"cut.txt", "restore the files folder"} {
+		if err == nil || !strings.Contains(says, want) {
+			t.Errorf("damaged: got %v %s, want %q", err, says, want)
+		}
+	}
+	if r := acme.mustTake(t, archive); r.Updated != 2 {
+		t.Errorf("got %+v, want two files mended", r)
+	}
+	for id, want := range map[string]string{kept: "kept\n", lost: "lost\n", cut: "was cut\n"} {
+		if got := acme.read(t, id); got != want {
+			t.Errorf("%s: got %q, want %q", id, got, want)
+		}
+	}
+	if says, err := doctor(); err != nil || strings.Contains(says, "missing") || !strings.Contains(says, "objects that no file uses: 1 of 3 bytes") {
+		t.Errorf("mended: got %v %s, want only the object that is of no use", err, says)
+	}
+	if r := acme.mustTake(t, archive); r.Updated != 0 {
+		t.Errorf("again: got %+v, want nothing changed", r)
+	}
+
+	now := acme.objects(t)
+	for _, name := range now {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acme.upload(t, "again.txt", "lost\n")
+	if got := acme.read(t, lost); got != "lost\n" {
+		t.Errorf("uploaded again: got %q, want the bytes back", got)
 	}
 }
 

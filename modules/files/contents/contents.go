@@ -131,6 +131,7 @@ type Arrival struct {
 	file  *os.File
 	plain picture.Pieces
 	put   string // the object that has the bytes; empty: none yet
+	mends string // the object that put replaces, because it is missing; empty: none
 	hash  string // under the current key
 }
 

@@ -75,7 +75,8 @@ func (s *storing) find(ctx context.Context, a *Arrival) (*Blob, error) {
 	return &found[0], nil
 }
 
-// putMissing makes objects of the bytes that the organization does not have. Equal ones are made once.
+// putMissing makes objects of the bytes that the organization does not have, or whose object is missing. Equal ones are
+// made once.
 func (s *storing) putMissing(ctx context.Context) error {
 	objects := map[string]string{}
 	for _, a := range s.all {
@@ -84,7 +85,16 @@ func (s *storing) putMissing(ctx context.Context) error {
 			return err
 		}
 		if there != nil {
-			continue
+			whole := a.file == nil
+			if !whole {
+				if whole, err = s.isWhole(ctx, s.t, there); err != nil {
+					return err
+				}
+			}
+			if whole {
+				continue
+			}
+			a.mends = there.Object
 		}
 		if a.put = objects[a.hash]; a.put == "" {
 			if err := s.put(ctx, a); err != nil {
@@ -145,6 +155,9 @@ func (s *storing) plan(ctx context.Context, sum *Storage) error {
 			}
 		} else if known := planned[blob.Hash]; known != nil {
 			blob = known
+		} else if a.mends == blob.Object && a.put != "" {
+			blob.Object = a.put
+			s.made[a.put] = true
 		}
 		planned[blob.Hash] = blob
 		s.blobs = append(s.blobs, blob)

@@ -148,18 +148,29 @@ func (k *kind) settleOne(ctx context.Context, s *session, e *entry, have map[str
 		}
 	}
 	stored, known := have[c.Hash]
+	keeps := e.keeps(c)
+	if keeps {
+		stored = contentOf(e.old)
+	}
+	mends, err := s.mends(ctx, c, stored)
 	switch {
+	case err != nil:
+		return err
 	case c.Hash == "":
 		c = Content{}
-	case e.keeps(c):
-		c = contentOf(e.old)
+	case mends:
+		if e.bytes, err = s.unpack(ctx, e, c, true); err != nil || e.bytes == nil {
+			return err
+		}
+		c = e.bytes.Content
+	case keeps:
+		c = stored
 	case known && c.Checksum != "" && c.Checksum != stored.Checksum:
 		e.errs.Add(checksumField, fault.Mismatch, "the organization has other bytes under this hash: their checksum is %s", stored.Checksum)
 	case known:
 		c, e.bytes = stored, &Given{Content: stored}
 	case s.archive.has(c.Hash):
-		var err error
-		if e.bytes, err = s.unpack(ctx, e, c); err != nil || e.bytes == nil {
+		if e.bytes, err = s.unpack(ctx, e, c, false); err != nil || e.bytes == nil {
 			return err
 		}
 		c = e.bytes.Content
@@ -252,9 +263,10 @@ func hasBytes(batch []*entry) bool {
 }
 
 // unpack returns the bytes of a line that the archive has. It returns nil, and adds to the errors of the line, if they are
-// not those that the line names. Each is read once to check it. Errors: *NoRoomError, ErrTooMany, that of the context,
+// not those that the line names. Each is read once to check it. With mends they are stored even if the organization has
+// them, because their object is missing. Errors: *NoRoomError, ErrTooMany, that of the context,
 // store.ErrUnavailable.
-func (s *session) unpack(ctx context.Context, e *entry, c Content) (*Given, error) {
+func (s *session) unpack(ctx context.Context, e *entry, c Content, mends bool) (*Given, error) {
 	f := s.archive.files[c.Hash]
 	size, most := f.UncompressedSize64, uint64(s.tenant.Org.Limit(tenants.LimitFileSize))
 	switch {
@@ -280,10 +292,25 @@ func (s *session) unpack(ctx context.Context, e *entry, c Content) (*Given, erro
 		return nil, nil
 	}
 	given := &Given{Content: m.Content}
-	if !m.has {
+	if !m.has || mends {
 		given.Open = f.Open
 	}
 	return given, nil
+}
+
+// mends reports whether the archive has the bytes of a line that the organization should have, but which are missing.
+func (s *session) mends(ctx context.Context, said, stored Content) (bool, error) {
+	if stored.Checksum == "" || said.Checksum != stored.Checksum || !s.archive.has(said.Hash) || s.archive.isStored(stored.Checksum) {
+		return false, nil
+	}
+	r, size, err := s.deps.Bytes.Open(ctx, s.tenant, stored.Hash)
+	if errors.Is(err, ErrNoBytes) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return size != stored.Size, r.Close()
 }
 
 // measure returns what bytes the archive has in a file. It reads them the first time.

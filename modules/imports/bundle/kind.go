@@ -411,6 +411,9 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	}) {
 		e.change = update
 	}
+	if e.bytes != nil && e.bytes.Open != nil { // also if the record says the same already
+		e.change = update
+	}
 	k.Derive(old)
 	follow()
 	if e.change == update && s.mirror == nil { // a mirror rewrites the values of all records

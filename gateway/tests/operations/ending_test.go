@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,11 +95,17 @@ func TestErasureRemovesBytes(t *testing.T) {
 		if a := org.Do(t, http.MethodPost, "/api/files/"+id+"/content", key, gatewaytest.Body("text/plain", canary+" again")); a.Code != http.StatusOK {
 			t.Fatalf("replace: got %d %s", a.Code, a.Body)
 		}
-		begun := org.Do(t, http.MethodPost, "/api/files/tus", key, gatewaytest.Header("Tus-Resumable", "1.0.0"),
-			gatewaytest.Header("Upload-Length", "1000"), gatewaytest.Header("Upload-Metadata", "filename YS50eHQ="),
-			gatewaytest.Body("application/offset+octet-stream", canary))
-		if begun.Code != http.StatusCreated {
+		tus := gatewaytest.Header("Tus-Resumable", "1.0.0")
+		begun := org.Do(t, http.MethodPost, "/api/files/tus", key, tus, gatewaytest.Header("Upload-Length", "1000"),
+			gatewaytest.Header("Upload-Metadata", "filename YS50eHQ="))
+		at, err := url.Parse(begun.Header.Get("Location"))
+		if err != nil || begun.Code != http.StatusCreated {
 			t.Fatalf("begin an upload: got %d %s", begun.Code, begun.Body)
+		}
+		part := org.Do(t, http.MethodPatch, at.Path, key, tus, gatewaytest.Header("Upload-Offset", "0"),
+			gatewaytest.Body("application/offset+octet-stream", canary))
+		if part.Code != http.StatusNoContent {
+			t.Fatalf("send a part: got %d %s", part.Code, part.Body)
 		}
 		folders[slug] = folder(slug)
 		if found := filesWith(t, folders[slug], canary); len(found) != 3 {

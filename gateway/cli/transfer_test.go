@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
 	"fmt"
@@ -210,6 +211,66 @@ func exports(t *testing.T, tmp, dir string) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*none*")); len(left) > 0 {
 		t.Errorf("a failed export left %v", left)
+	}
+}
+
+// TestExport_WithFiles checks that an archive imports and exports by command, and that the lines alone say what is missing.
+func TestExport_WithFiles(t *testing.T) {
+	t.Parallel()
+	tmp := t.TempDir()
+	dir := filepath.Join(tmp, "data")
+	for _, slug := range []string{"acme", "birch"} {
+		must[control.Organization](t, "", "org", "create", "--slug", slug, "--name", "A", "--data", dir)
+	}
+	var packed bytes.Buffer
+	z := zip.NewWriter(&packed)
+	for _, e := range [][2]string{
+		{"bundle.ndjson", `{"kind":"file","id":"0000000000000000000000f1","filename":"a.txt","mimetype":"text/plain","hash":"a1",` +
+			`"checksum":"a2c064616af4c66c576821616646bdfad5556a263b4b007847605118971f4389"}` + "\n"},
+		{"files/a1", "Hello.\n"},
+	} {
+		w, err := z.Create(e[0])
+		if err == nil {
+			_, err = io.WriteString(w, e[1])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := must[bundle.Report](t, packed.String(), "import", "--org", "acme", "--data", dir, "-"); r.Created != 1 {
+		t.Errorf("import of an archive: %+v", r)
+	}
+	out := filepath.Join(tmp, "acme.zip")
+	if r := must[bundle.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "--with-files", "-o", out); r.Files != 1 || r.Bytes != 7 {
+		t.Errorf("export of an archive: %+v", r)
+	}
+	if r := must[bundle.Report](t, "", "import", "--org", "acme", "--data", dir, out); r.Unchanged != r.Lines {
+		t.Errorf("import of the export: %+v", r)
+	}
+	lines := run(t, "", "export", "--org", "acme", "--data", dir)
+	if err := contains(lines.stderr, "The bytes of files (1) are not part of it"); err != nil {
+		t.Error(err)
+	}
+	var file string
+	for line := range strings.Lines(lines.stdout) {
+		if strings.HasPrefix(line, `{"kind":"file"`) {
+			file = line
+		}
+	}
+	a := run(t, file, "import", "--org", "birch", "--data", dir, "-")
+	if err := contains(a.stderr, "1 files came without their bytes"); a.code != 0 || err != nil {
+		t.Errorf("import of the lines: exit %d, %v", a.code, err)
+	}
+	for _, c := range []struct{ stderr, args string }{
+		{"damaged or incomplete", "import --org birch -"}, {"--with-files", "export --org birch --skip-missing"},
+	} {
+		a := run(t, packed.String()[:100], append(strings.Fields(c.args), "--data", dir)...)
+		if err := contains(a.stderr, c.stderr); a.code != 1 || err != nil {
+			t.Errorf("%s: exit %d, %v", c.args, a.code, err)
+		}
 	}
 }
 

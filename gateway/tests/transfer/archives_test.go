@@ -277,6 +277,59 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// TestImport_ClaimsNoBytes checks that a line alone gives a file no other bytes than the organization has under its hash.
+func TestImport_ClaimsNoBytes(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	const sum = "a2c064616af4c66c576821616646bdfad5556a263b4b007847605118971f4389"
+	for name, c := range map[string]struct {
+		line    string // ID and HASH stand for those of an uploaded file
+		says    string
+		size    any // of the file with the identifier after it
+		without int
+	}{
+		"the hash and another checksum":   {line: `{"kind":"file","filename":"b","mimetype":"text/plain","hash":"HASH","checksum":"00"}`, says: "other bytes under this hash", size: "7"},
+		"the hash of another":             {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","hash":"HASH"}`, size: "7"},
+		"the hash of another, all of it":  {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","hash":"HASH","size":9,"detected":"image/png","checksum":"` + sum + `"}`, size: "7"},
+		"only a checksum":                 {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","size":7,"checksum":"` + sum + `"}`, size: nil},
+		"only another checksum":           {line: `{"kind":"file","id":"ID","mimetype":"text/plain","filename":"c","size":9,"detected":"image/png","checksum":"00"}`, size: "7"},
+		"its checksum and a foreign hash": {line: `{"kind":"file","id":"ID","mimetype":"text/plain","filename":"c","hash":"abc","checksum":"` + sum + `"}`, size: "7"},
+		"a foreign hash":                  {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","hash":"abc","size":7,"checksum":"` + sum + `"}`, size: nil, without: 1},
+		"another foreign hash":            {line: `{"kind":"file","id":"ID","mimetype":"text/plain","filename":"e","hash":"abc","checksum":"00"}`, size: nil, without: 1},
+		"no hash":                         {line: `{"kind":"file","id":"ID","mimetype":"text/plain","filename":"e","hash":null}`, size: nil},
+		"no field of the bytes":           {line: `{"kind":"file","id":"ID","mimetype":"text/plain","filename":"d"}`, size: "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			acme := newLibrary(t, g, "to-"+strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", ""))
+			id, added := acme.upload(t, "a.txt", "Hello.\n"), fixture.DocID(7)
+			lines, _ := acme.export(t, bundle.ExportOptions{})
+			_, hash, _ := strings.Cut(string(filed(lines)), `"hash":"`)
+			text := strings.NewReplacer("NEW", added, "ID", id, "HASH", hash[:40]).Replace(c.line)
+			if !strings.Contains(c.line, "NEW") {
+				added = id
+			}
+			report, err := acme.take(t, []byte(text), bundle.ImportOptions{})
+			if said := fmt.Sprint(report.Problems); (err != nil) != (c.says != "") || !strings.Contains(said, c.says) || report.FilesWithout != c.without {
+				t.Fatalf("got %v %s and %d without bytes, want %q and %d", err, said, report.FilesWithout, c.says, c.without)
+			}
+			a := acme.Get(t, acme.key, "/api/files/"+added)
+			if size := a.Field("size"); (size == nil) != (c.size == nil) || size != nil && fmt.Sprint(size) != c.size {
+				t.Errorf("got %s, want the size %v", a.Body, c.size)
+			}
+			if c.size != nil && a.Field("checksum") != sum {
+				t.Errorf("got %s, want the checksum %s", a.Body, sum)
+			}
+			if got := acme.read(t, added); c.size != nil && got != "Hello.\n" {
+				t.Errorf("got %q, want the bytes", got)
+			}
+			if found := fixture.FileFindings(t, g); strings.Contains(found, acme.Slug+": bytes") {
+				t.Errorf("doctor: got %s, want no record without bytes", found)
+			}
+		})
+	}
+}
+
 // line returns the line of a file with those bytes.
 func line(n int, hash, content string) string {
 	sum := sha256.Sum256([]byte(content))

@@ -110,7 +110,7 @@ func openArchive(src Source, bounded bool) (_ Source, _ *archive, err error) {
 	case bounded && a.lines.UncompressedSize64 > maxLinesSize:
 		return src, nil, fmt.Errorf("%w: %s has more than %d MiB", ErrArchive, linesName, maxLinesSize>>20)
 	}
-	return Source{Open: a.openLines, Size: int64(a.lines.UncompressedSize64)}, a, nil //nolint:gosec // only the progress depends on it
+	return Source{Open: a.openLines, Size: int64(a.lines.UncompressedSize64)}, a, nil
 }
 
 // entries returns how many entries the end of an archive announces, as zip.NewReader reads it; 0 if it has no end.
@@ -138,7 +138,7 @@ func entries(file io.ReaderAt, size int64) uint64 {
 	n := uint64(binary.LittleEndian.Uint16(last[at+10:]))
 	if l := read(first+int64(at)-locator, locator); l != nil && bytes.HasPrefix(l, []byte("PK\x06\x07")) {
 		where := min(binary.LittleEndian.Uint64(l[8:]), math.MaxInt64)
-		if e := read(int64(where), end64); e != nil { //nolint:gosec // it fits
+		if e := read(int64(where), end64); e != nil {
 			n = max(n, binary.LittleEndian.Uint64(e[32:]))
 		}
 	}

@@ -348,7 +348,7 @@ func (s *session) measure(ctx context.Context, f *zip.File) (*measured, error) {
 // admit returns a *NoRoomError if the organization may not store that many bytes, besides those that the archive adds
 // already.
 func (s *session) admit(ctx context.Context, more uint64) error {
-	all := s.fresh + int64(min(more, math.MaxInt64/4)) //nolint:gosec // it fits
+	all := s.fresh + int64(min(more, math.MaxInt64/4))
 	err := s.deps.Bytes.Admit(ctx, s.tenant, all)
 	if full, is := errors.AsType[*store.QuotaError](err); is {
 		return &NoRoomError{New: all, Err: full}

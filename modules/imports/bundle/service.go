@@ -142,7 +142,9 @@ func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o I
 	}
 	defer func() { err = errors.Join(err, archive.close()) }()
 	return s.run(ctx, t, o, func(session *session) Feed {
-		session.archive = archive
+		if s.deps.Bytes != nil {
+			session.archive = archive
+		}
 		return &bundle{session: session, src: lines}
 	})
 }

@@ -1174,7 +1174,7 @@ func TestImportByForm(t *testing.T) {
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	page := p.open("/do/imports.create")
-	checkPage(t, page, 200, `enctype="multipart/form-data"`, `accept=".csv,.tsv,.json,.ndjson,.jsonl"`, "Only check", `<option value="contacts">Contacts</option>`, `<option value="records:bike">Records: Bike</option>`)
+	checkPage(t, page, 200, `enctype="multipart/form-data"`, `accept=".csv,.tsv,.json,.ndjson,.jsonl,.zip"`, "Only check", `<option value="contacts">Contacts</option>`, `<option value="records:bike">Records: Bike</option>`)
 	upload := func(name, content string, fields map[string]string) *gatewaytest.Answer {
 		var body bytes.Buffer
 		w := multipart.NewWriter(&body)

@@ -62,11 +62,30 @@ type FileAnswer struct {
 	Thumbnail   string    `json:"thumbnail,omitempty" doc:"Address of a small picture. Left out if there is none."`
 }
 
+// FileDetails is a file in the answer to any operation but those of the contract.
+type FileDetails struct {
+	FileAnswer
+	Size      *int64 `json:"size" doc:"Size in bytes; null if the bytes are not stored here."`
+	Detected  string `json:"detected" doc:"MIME type that the bytes show; empty if they are not stored here."`
+	Checksum  string `json:"checksum" doc:"SHA-256 of the bytes, hexadecimal; empty if they are not stored here."`
+	Thumbnail string `json:"thumbnail" doc:"Address of a small picture; empty if there is none."`
+}
+
+func detailed(f FileAnswer) FileDetails {
+	return FileDetails{f, f.Size, f.Detected, f.Checksum, f.Thumbnail}
+}
+
 // FileRecord is a file in the answer to a change.
 type FileRecord struct {
-	FileAnswer
+	FileDetails
 	UserName   *string `json:"user_name,omitempty" doc:"Left out: lists and reads have it."`
 	FolderName *string `json:"folder_name,omitempty" doc:"Left out: lists and reads have it."`
+}
+
+// FolderDetails is a folder in the answer to any operation but that of the contract.
+type FolderDetails struct {
+	ChildFolder
+	Public bool `json:"public" doc:"Everybody may read the files directly in the folder that have no teams."`
 }
 
 // Branch is a folder in the tree of all folders.

@@ -20,8 +20,11 @@ import (
 func (m *Module) folderRows() []operation.Row {
 	return crud.Rows(m.Folders.Resource, crud.Options{
 		Path: "/api/files/folders", Things: "Folders", Tag: tag, Search: []string{"name"},
-		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Before: crud.Before(m.beforeFolder), Example: childExample(),
-		Show:   crud.ShowEach(childFolder),
+		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Before: crud.Before(m.beforeFolder),
+		Example: FolderDetails{ChildFolder: childExample()},
+		Show: crud.ShowEach(func(c *operation.Call, f *Folder) FolderDetails {
+			return FolderDetails{childFolder(c, f), f.Public}
+		}),
 		Get:    crud.Absent(),
 		Update: crud.Action{Lead: "Changing folder_id moves the folder, but not into itself or a folder inside it."},
 		Delete: crud.Action{
@@ -56,7 +59,7 @@ func (m *Module) fileRows() []operation.Row {
 
 // fileOptions says how the records of files are served.
 func (m *Module) fileOptions() crud.Options {
-	changed := operation.Response{Data: FileRecord{}, Example: FileRecord{FileAnswer: fileExample()}}
+	changed := operation.Response{Data: FileRecord{}, Example: FileRecord{FileDetails: detailed(fileExample())}}
 	written := crud.Action{
 		Request: operation.Request{Body: []operation.Field{{
 			Name: "url", Shape: operation.Text, Nullable: true, Bounds: operation.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
@@ -76,7 +79,7 @@ func (m *Module) fileOptions() crud.Options {
 	return crud.Options{
 		Path: "/api/files", Things: "Files", Tag: tag, Search: []string{"filename"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles),
-		Check: crud.Check(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
+		Check: crud.Check(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: detailed(fileExample()),
 		Create: written, Update: written, Delete: crud.Absent(),
 		Purge: &crud.Action{
 			Lead: "Bytes that no other file has are removed with it.", Response: changed, Around: m.dropAfterPurge,
@@ -121,8 +124,8 @@ func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) 
 	}
 	out := make([]any, len(all))
 	for i, shown := range answers {
-		if out[i] = shown; !reads {
-			out[i] = FileRecord{FileAnswer: shown}
+		if out[i] = detailed(shown); !reads {
+			out[i] = FileRecord{FileDetails: detailed(shown)}
 		}
 	}
 	return out, nil

@@ -74,7 +74,7 @@ func (m *Module) uploadRow() operation.Row {
 		Request: uploads(),
 		Response: operation.Response{
 			Message: "Files stored", Data: Uploaded{}, Failures: uploadFailures(),
-			Example: Uploaded{Count: 1, Results: []FileRecord{{FileAnswer: fileExample()}}},
+			Example: Uploaded{Count: 1, Results: []FileRecord{{FileDetails: detailed(fileExample())}}},
 		},
 		Target: operation.Target{Resource: m.Files.Name},
 		Docs: operation.Docs{

@@ -120,7 +120,7 @@ func (m *Module) replaceRow() operation.Row {
 		},
 		Request: uploads(),
 		Response: operation.Response{
-			Message: "File replaced", Data: FileRecord{}, Example: FileRecord{FileAnswer: fileExample()},
+			Message: "File replaced", Data: FileRecord{}, Example: FileRecord{FileDetails: detailed(fileExample())},
 			Failures: append(uploadFailures(), operation.Failure{
 				Code: http.StatusNotFound, Message: fileMissing, When: "there is no such file, or the caller may not see it",
 			}),

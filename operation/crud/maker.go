@@ -16,7 +16,9 @@ import (
 type Maker[T any] struct{ s *handlers }
 
 // NewMaker returns the maker of records of the resource. The hooks of the options apply as to a create.
-func NewMaker[T any](of *record.Of[T], o Options) Maker[T] { return Maker[T]{newHandlers(of.Resource, o)} }
+func NewMaker[T any](of *record.Of[T], o Options) Maker[T] {
+	return Maker[T]{newHandlers(of.Resource, o)}
+}
 
 // Declare adds the fields that callers may set to the input of a row, and its refusals to the failures. Every field is
 // optional, because Stage may be given it.

@@ -322,7 +322,7 @@ func TestFiles_Life(t *testing.T) {
 	if data["contact_name"] != "Ada Lovelace" || data["url"] != "https://cdn.example.com/acme/0f00" || len(data["pid"].(string)) < 22 {
 		t.Errorf("created: got %v, want the contact's name, the url and a long pid", data)
 	}
-	fixture.WantMembers(t, made.DataJSON(), "id", "pid", "org_id", "user_id", "url", "filename", "mimetype", "contact_id", "contact_name", "folder_id", "type", "teams", "created_at", "updated_at")
+	fixture.WantMembers(t, made.DataJSON(), "id", "pid", "org_id", "user_id", "url", "filename", "mimetype", "contact_id", "contact_name", "folder_id", "type", "teams", "created_at", "updated_at", "size", "detected", "checksum", "thumbnail")
 	got := c.do(t, http.MethodGet, path, "", 200)
 	if got["user_name"] != "Person files@example.com" || got["folder_name"] != "Contracts" || got["message"] != "File found" {
 		t.Errorf("read: got %v, want user_name %q, folder_name Contracts and message %q",

@@ -73,7 +73,7 @@ func (s *source) Read(p []byte) (n int, err error) {
 		s.err = context.Cause(s.ctx)
 		return 0, s.err
 	}
-	if n, err = s.Reader.Read(p); err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns it as it is
+	if n, err = s.Reader.Read(p); err != nil && err != io.EOF { // io.Reader returns it as it is
 		s.err = err
 	}
 	return n, err

@@ -7,6 +7,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
 	"tenantry/modules/audit"
+	"tenantry/modules/files/contents"
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/usage"
 	"tenantry/tenants"
@@ -32,6 +33,9 @@ func (s *Services) Transfer() *bundle.Service { return s.transfer }
 
 // AuditLog returns the audit log of all organizations.
 func (s *Services) AuditLog() *audit.Log { return s.audit }
+
+// Contents returns the keeper of the bytes of all organizations' files.
+func (s *Services) Contents() *contents.Keeper { return s.contents }
 
 // Commands returns a client that runs commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }

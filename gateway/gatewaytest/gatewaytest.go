@@ -28,6 +28,7 @@ import (
 	"tenantry/gateway/openapi/openapitest"
 	"tenantry/internal/rate"
 	"tenantry/modules/audit"
+	"tenantry/modules/files/contents"
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/usage"
 	"tenantry/operation"
@@ -47,6 +48,7 @@ type App interface {
 	Store() *store.Store
 	Transfer() *bundle.Service
 	AuditLog() *audit.Log
+	Contents() *contents.Keeper
 	SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error)
 	EmptyTrash(ctx context.Context) (taken bool, err error)
 	PutUsage(ctx context.Context, slug string, days []*usage.Day) error

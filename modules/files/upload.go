@@ -8,6 +8,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 	"time"
@@ -221,11 +222,11 @@ func (m *Module) each(
 		}
 		return m.receive(ctx, c, in, c.Upload, check, pass)
 	}
-	form := multipart.NewReader(c.Upload, params["boundary"])
+	form := multipart.NewReader(io.MultiReader(c.Upload, strings.NewReader("\r\n"), noEnd{}), params["boundary"])
 	values, read := []strictjson.Member{}, 0
 	for n := 0; ; n++ {
 		part, err := form.NextRawPart()
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { //nolint:errorlint // others wrap it
 			return nil
 		}
 		if err != nil {
@@ -291,10 +292,20 @@ func (m *Module) receive(
 	return err
 }
 
+// noEnd follows the bytes of a form. The reader of forms returns io.EOF for bytes that end between two parts, as for the
+// last boundary, after which it reads nothing. A last boundary may lack the end of its line, which each adds.
+type noEnd struct{}
+
+func (noEnd) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
 // malformed explains why the parts of a form could not be read to their end.
 func malformed(err error) error {
+	if source := errors.Unwrap(err); source != nil && strings.HasPrefix(err.Error(), "multipart:") {
+		err = source // such as a bound on the upload
+	}
+	_, header := errors.AsType[textproto.ProtocolError](err)
 	switch {
-	case errors.Is(err, multipart.ErrMessageTooLarge), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF),
+	case errors.Is(err, multipart.ErrMessageTooLarge), errors.Is(err, io.ErrUnexpectedEOF), header,
 		strings.HasPrefix(err.Error(), "multipart:"):
 		return operation.BadRequest("The form could not be read to its end, so nothing was stored")
 	}

@@ -76,7 +76,7 @@ func (m *Module) dropBytes(ctx context.Context, t *tenants.Tenant, gone ...*File
 	}
 }
 
-// Sweep removes the versions of files that are gone, and bytes that nothing has used for a day. It reports whether it ran
+// Sweep removes uploads that have expired, the versions of files that are gone, and bytes that nothing has used for a day. It reports whether it ran
 // out of time. Errors: store.ErrUnavailable, blobs.ErrUnavailable.
 func (m *Module) Sweep(ctx context.Context, t *tenants.Tenant) (left bool, err error) {
 	if err := m.endTransfers(ctx, t); err != nil {
@@ -85,6 +85,9 @@ func (m *Module) Sweep(ctx context.Context, t *tenants.Tenant) (left bool, err e
 	due, err := m.deps.Contents.IsDue(ctx, t)
 	if err != nil || !due {
 		return false, err
+	}
+	if err := m.deps.Contents.SweepParts(ctx, t, m.areTransfers); err != nil {
+		return ctx.Err() != nil, err
 	}
 	in := m.Versions.In(t.Workspace().BeyondQuota())
 	err = in.EachBatch(ctx, store.Filter{}, store.Either, func(all []*Version) error {

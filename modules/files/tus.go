@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/blobs"
 	"tenantry/backends/record/field"
 	"tenantry/backends/store"
 	"tenantry/internal/strictjson"
@@ -109,6 +110,7 @@ func (m *Module) tusRows() []operation.Row {
 	create.Summary, create.Verb = "Begin a resumable upload", "Begin"
 	create.Description = "Begins an upload by the protocol tus 1.0. Its address is in the header Location. Clients for tus need nothing " +
 		"but the address of this operation and the key. What has arrived is kept for a day."
+	create.Failures = append(slices.Clone(base.Failures), uploadFailures()[0])
 	create.Handler = m.createTransfer
 
 	get := one
@@ -413,9 +415,9 @@ func (m *Module) take(ctx context.Context, c *operation.Call, rec *Transfer) err
 		}
 		last := rec.Offset+a.Size == rec.Length
 		switch {
-		case cut != nil && errors.Is(context.Cause(ctx), operation.ErrEnded):
+		case cut != nil && (errors.Is(cut, operation.ErrEnded) || errors.Is(context.Cause(ctx), operation.ErrEnded)):
 			err = cut
-		case last && cut == nil:
+		case last: // also if something was wrong after it, because an upload that is complete has a file
 			file, failed := a.File()
 			if err = failed; err == nil {
 				err = m.finish(ctx, c, rec, file)
@@ -463,6 +465,9 @@ func (m *Module) keepPart(ctx context.Context, c *operation.Call, rec *Transfer,
 // finish stores the file of an upload whose last bytes have arrived.
 func (m *Module) finish(ctx context.Context, c *operation.Call, rec *Transfer, last io.Reader) error {
 	whole, err := m.deps.Contents.Join(ctx, rec.Parts, last)
+	if errors.Is(err, blobs.ErrNotFound) {
+		return m.overtaken(ctx, c, rec, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -491,6 +496,9 @@ func (m *Module) finish(ctx context.Context, c *operation.Call, rec *Transfer, l
 	})
 	if err != nil {
 		*rec = was
+		if errors.Is(err, contents.ErrRefused) {
+			err = errors.Join(err, m.dropTransfer(ctx, c.Tenant, rec))
+		}
 		return err
 	}
 	m.wantThumbnailOf(c.Tenant, file)
@@ -499,6 +507,39 @@ func (m *Module) finish(ctx context.Context, c *operation.Call, rec *Transfer, l
 			"organization", c.Tenant.Org.Slug, "error", err)
 	}
 	return nil
+}
+
+// overtaken explains why a part of an upload is gone: another request has ended or completed it. Otherwise it returns err.
+func (m *Module) overtaken(ctx context.Context, c *operation.Call, rec *Transfer, err error) error {
+	now, gone := m.transfer(ctx, c)
+	if gone != nil {
+		return gone
+	}
+	if now.Rev != rec.Rev {
+		*rec, err = *now, errOffset()
+	}
+	return err
+}
+
+// dropTransfer removes an upload of which nothing may be kept.
+func (m *Module) dropTransfer(ctx context.Context, t *tenants.Tenant, rec *Transfer) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	err := m.Transfers.In(t.Workspace()).Delete(ctx, rec)
+	if err != nil && !errors.Is(err, store.ErrConflict) { // another request for it gets the same answer
+		return err
+	}
+	return m.deps.Contents.DropParts(ctx, t, rec.ID)
+}
+
+// areTransfers is the contents.Uploads of the module.
+func (m *Module) areTransfers(ctx context.Context, t *tenants.Tenant, ids []string) (map[string]bool, error) {
+	there := map[string]bool{}
+	err := m.Transfers.In(t.Workspace()).Each(ctx, store.In("id", ids...), store.Either, func(rec *Transfer) error {
+		there[rec.ID] = true
+		return nil
+	})
+	return there, err
 }
 
 // endTransfers removes uploads that have expired, with their parts.

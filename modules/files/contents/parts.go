@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"tenantry/backends/blobs"
@@ -45,6 +46,38 @@ func (k *Keeper) DropParts(ctx context.Context, t *tenants.Tenant, upload string
 
 // DropPart removes one part of an upload.
 func (k *Keeper) DropPart(ctx context.Context, p Part) error { return k.Bucket.Delete(ctx, p.Object) }
+
+// Uploads returns which of these uploads are under way.
+type Uploads func(ctx context.Context, t *tenants.Tenant, ids []string) (map[string]bool, error)
+
+// SweepParts removes the parts of uploads that are gone, which a process has left that was killed.
+func (k *Keeper) SweepParts(ctx context.Context, t *tenants.Tenant, are Uploads) error {
+	begin, uploads := prefix(t)+partsFolder, []string{}
+	for object, err := range k.Bucket.List(ctx, begin) {
+		if err != nil {
+			return err
+		}
+		upload, _, _ := strings.Cut(strings.TrimPrefix(object.Name, begin), "/")
+		if last := len(uploads) - 1; last < 0 || uploads[last] != upload {
+			uploads = append(uploads, upload)
+		}
+	}
+	for some := range slices.Chunk(uploads, sweepBatch) {
+		there, err := are(ctx, t, some)
+		if err != nil {
+			return err
+		}
+		for _, upload := range some {
+			if there[upload] {
+				continue
+			}
+			if err := k.DropParts(ctx, t, upload); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // Join receives the parts of an upload, and the bytes that follow them, as one file. Errors: as Receive, and
 // blobs.ErrNotFound if a part is gone.

@@ -98,7 +98,8 @@ const (
 		"1 to 128 of A-Z, a-z, 0-9, _ and -"
 )
 
-// showFiles makes the answers of files. Names of users and folders are looked up only for reads.
+// showFiles makes the answers of files. Names of users and folders are shown only by reads, but a folder also decides
+// whether the address of bytes is public.
 func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) ([]any, error) {
 	files := make([]File, len(all))
 	for i, f := range all {
@@ -107,12 +108,12 @@ func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) 
 	named, reads := m.names(c, files), c.Operation.Method == http.MethodGet
 	if !reads {
 		named.userIDs = nil
-	} else {
-		named.folders, named.public = map[string]string{}, map[string]bool{}
-		for i := range files {
-			if id := files[i].FolderID; id != "" && !slices.Contains(named.folderIDs, id) {
-				named.folderIDs = append(named.folderIDs, id)
-			}
+	}
+	named.folders, named.public = map[string]string{}, map[string]bool{}
+	for i := range files {
+		id := files[i].FolderID
+		if id != "" && (reads || files[i].Stored()) && !slices.Contains(named.folderIDs, id) {
+			named.folderIDs = append(named.folderIDs, id)
 		}
 	}
 	if err := together.Do(c.Workspace.Remote(), named.pending(ctx)...); err != nil {

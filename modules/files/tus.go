@@ -110,7 +110,7 @@ func (m *Module) tusRows() []operation.Row {
 	create.Summary, create.Verb = "Begin a resumable upload", "Begin"
 	create.Description = "Begins an upload by the protocol tus 1.0. Its address is in the header Location. Clients for tus need nothing " +
 		"but the address of this operation and the key. What has arrived is kept for a day."
-	create.Failures = append(slices.Clone(base.Failures), uploadFailures()[0])
+	create.Failures = append(slices.Clone(base.Failures), tooLarge())
 	create.Handler = m.createTransfer
 
 	get := one

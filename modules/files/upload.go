@@ -56,12 +56,25 @@ func uploads() operation.Request {
 
 const digestHeader = "Content-Digest"
 
+// tooLarge documents the refusal of a file by its size.
+func tooLarge() operation.Failure {
+	return operation.Failure{
+		Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 1073741824 bytes",
+		When: "a file is larger than the limit file_size",
+	}
+}
+
 // uploadFailures documents the refusals of an upload.
 func uploadFailures() []operation.Failure {
 	return []operation.Failure{
-		{Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 1073741824 bytes", When: "a file is larger than the limit file_size"},
+		tooLarge(),
 		operation.Refuses(http.StatusUnprocessableEntity, "the bytes that arrived are others than the digest says", digestHeader, fault.Mismatch,
 			"Content-Digest does not match the bytes that arrived: send the file again"),
+		{
+			Code: http.StatusUnprocessableEntity, Message: contents.RefusedMessage, When: "the scanner of the installation refuses the file",
+			Data: operation.Refusal(http.StatusUnprocessableEntity, "file", fault.Forbidden, contents.RefusedMessage).Data,
+		},
+		{Code: http.StatusInsufficientStorage, Message: contents.FullMessage, When: "the server has no space left for files"},
 	}
 }
 
@@ -168,9 +181,10 @@ func explain(err error) error {
 
 // incoming is one file of an upload.
 type incoming struct {
-	values  []strictjson.Member // of its record
-	arrival *contents.Arrival
-	digest  string
+	values     []strictjson.Member // of its record
+	undeclared bool                // its type is the one that the bytes show
+	arrival    *contents.Arrival
+	digest     string
 }
 
 // explain says which of several files a fault is about.
@@ -268,7 +282,7 @@ func (m *Module) receive(
 	check func(context.Context, *operation.Call, *incoming) error, pass func(*incoming) error,
 ) (err error) {
 	if !has(in.values, "mimetype") && !c.Query.Has("mimetype") { // until the bytes have shown it
-		in.values = append(in.values, m.member("mimetype", octetStream))
+		in.values, in.undeclared = append(in.values, m.member("mimetype", octetStream)), true
 		defer func() {
 			if in.arrival != nil {
 				in.values[len(in.values)-1] = m.member("mimetype", in.arrival.Media)

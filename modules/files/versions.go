@@ -213,7 +213,9 @@ func (m *Module) commitReplacement(
 		file.hold(blob)
 		file.UserID = c.Principal.UserID
 		file.Filename = in.text(c, "filename", file.Filename)
-		file.Mimetype = in.text(c, "mimetype", file.Mimetype)
+		if !in.undeclared {
+			file.Mimetype = in.text(c, "mimetype", file.Mimetype)
+		}
 		var errs fault.List
 		m.Files.Hold(&record.Checking{Errs: &errs, Known: &record.Known{}}, file, &was)
 		err = errs.Err()
@@ -239,7 +241,7 @@ func (m *Module) commitReplacement(
 	return result, err
 }
 
-// text returns a field that the upload gives, or else what it was. A type that was only detected changes nothing.
+// text returns a field that the upload gives, or else what it was. Clients send octetStream if they know no type.
 func (in *incoming) text(c *operation.Call, name, was string) string {
 	if values := c.Query.Tree(name); len(values) > 0 {
 		return values[0].Value

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -256,18 +257,24 @@ func (k *Keeper) names(ctx context.Context, t *tenants.Tenant, a *Arrival) ([]st
 	return all, nil
 }
 
+// What callers are told.
+const (
+	// FullMessage: the bucket or the disk is full.
+	FullMessage = "The server has no space left, so nothing of the file was stored. Tell its operator"
+	// RefusedMessage: the scanner refuses a file.
+	RefusedMessage = "The file was refused by the scanner, so nothing of it was stored"
+)
+
 // Problem returns the problem to answer for an error of this package or of the bucket; nil for others.
 func Problem(err error) *operation.Problem {
 	switch {
 	case errors.Is(err, blobs.ErrFull):
 		return &operation.Problem{
-			Code: 507, Err: err, Reason: "no space left for files",
-			Message: "The server has no space left, so nothing of the file was stored. Tell its operator",
+			Code: http.StatusInsufficientStorage, Err: err, Reason: "no space left for files",
+			Message: FullMessage,
 		}
 	case errors.Is(err, ErrRefused):
-		return &operation.Problem{
-			Code: 422, Err: err, Message: "The file was refused by the scanner, so nothing of it was stored",
-		}
+		return operation.Refusal(http.StatusUnprocessableEntity, "file", fault.Forbidden, RefusedMessage)
 	case errors.Is(err, blobs.ErrUnavailable):
 		problem := operation.Unavailable(err)
 		problem.Reason = "the store of files does not answer"

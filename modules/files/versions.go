@@ -75,6 +75,7 @@ func (m *Module) listVersions(ctx context.Context, c *operation.Call, in fileInp
 	if err != nil || len(found) == 0 {
 		return out, err
 	}
+	found = found[:min(len(found), maxVersions)]
 	at, err := m.addresses(ctx, c, []File{{Hash: found[0].Hash, Checksum: found[0].Checksum}})
 	if err != nil {
 		return out, err
@@ -90,10 +91,10 @@ func (m *Module) listVersions(ctx context.Context, c *operation.Call, in fileInp
 	return out, nil
 }
 
-// versionsOf returns the versions of a file, the newest first.
+// versionsOf returns the versions of a file, the newest first, with some that are too many.
 func (m *Module) versionsOf(ctx context.Context, t *tenants.Tenant, file string) ([]Version, error) {
 	return m.Versions.In(t.Workspace()).Find(ctx, store.Query{
-		Filter: store.Eq("file_id", file), Sort: []store.Order{store.Desc("created_at")}, Limit: maxVersions + 1,
+		Filter: store.Eq("file_id", file), Sort: []store.Order{store.Desc("created_at")}, Limit: 2 * maxVersions,
 	})
 }
 
@@ -254,15 +255,20 @@ func (in *incoming) text(c *operation.Call, name, was string) string {
 	return was
 }
 
-// dropOldVersions removes the oldest versions of a file that has too many.
+// dropOldVersions removes the oldest versions of a file that has too many. There may be several, because calls may be
+// interrupted before this, or overlap.
 func (m *Module) dropOldVersions(ctx context.Context, t *tenants.Tenant, file string) error {
 	all, err := m.versionsOf(ctx, t, file)
-	if err != nil || len(all) <= maxVersions {
+	if err != nil {
 		return err
 	}
-	oldest := &all[len(all)-1]
-	if err := m.Versions.In(t.Workspace()).Delete(ctx, oldest); err != nil && !errors.Is(err, store.ErrConflict) {
-		return err
+	var hashes []string
+	for i := maxVersions; i < len(all); i++ {
+		err := m.Versions.In(t.Workspace()).Delete(ctx, &all[i])
+		if err != nil && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		hashes = append(hashes, all[i].Hash)
 	}
-	return m.deps.Contents.Drop(ctx, t, []string{oldest.Hash}, m.used)
+	return m.deps.Contents.Drop(ctx, t, hashes, m.used)
 }

@@ -145,6 +145,32 @@ func TestReplace_Many(t *testing.T) {
 	}
 }
 
+// TestReplace_Interrupted: versions that interrupted calls have left over are removed by the next one.
+func TestReplace_Interrupted(t *testing.T) {
+	t.Parallel()
+	hook := &fixture.StoreHook{}
+	a := open(t, gatewaytest.Embedded, hook.Option)
+	f := a.upload(t, "a.txt", "text/plain", "content")
+	for n := range 104 {
+		want := http.StatusOK
+		if n > 100 {
+			want = http.StatusInternalServerError
+			hook.AfterWrite(true, func() { panic("killed") })
+		}
+		answer := a.post(t, "/api/files/"+f.ID+"/content", "text/plain", fmt.Sprint("content ", n))
+		if answer.Code != want {
+			t.Fatalf("%d: got %d %s, want %d", n, answer.Code, answer.Text(), want)
+		}
+	}
+	if n := len(a.versions(t, f.ID)); n != 100 {
+		t.Errorf("got %d versions, want no more than 100 shown", n)
+	}
+	a.replace(t, f.ID, "", "", "content")
+	if s := a.state(t); s.Different != 101 || len(s.Objects) != 101 {
+		t.Errorf("got %+v, want 101 contents", s)
+	}
+}
+
 // TestReplace_Elsewhere: a file whose bytes are elsewhere has none to keep.
 func TestReplace_Elsewhere(t *testing.T) {
 	t.Parallel()

@@ -148,6 +148,8 @@ func lines(fewer int) []line {
 			ours: orgWith("deletes", deletedBundle()).deletes(func(file string) string { return "/api/files/" + file }),
 			references: []reference{{name: "PocketBase, " + durable, from: rivalWith("pocketbase", "deletes", deletedBundle(), durable).
 				deletes(func(file string) string { return "/api/collections/files/records/" + short(file) })}}},
+		line{name: "download", what: "download of a file of 10 MB", connections: 8, ours: small.downloads(),
+			references: []reference{{name: "http.FileServer", from: staticFile}, {name: "PocketBase", from: recordFile}}},
 		line{name: "reveal", what: "reveal of an encrypted field, each with its audit record", connections: 32,
 			ours:       small.get(secrets...),
 			references: []reference{{name: "the same bare Gin", goal: "15,000/s", from: bareGin(report)}}},

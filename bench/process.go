@@ -141,7 +141,7 @@ func (b *bench) rival(ctx context.Context, name, program string, args ...string)
 		return p, nil
 	}
 	if _, err := memoize(b, "the rivals, which takes minutes the first time", func() (bool, error) {
-		return true, b.compile(ctx, "bench/rivals", "./gin", "./pocketbase", "./sql")
+		return true, b.compile(ctx, "bench/rivals", "./gin", "./pocketbase", "./sql", "./static")
 	}); err != nil {
 		return nil, err
 	}

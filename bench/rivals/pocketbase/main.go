@@ -11,16 +11,17 @@ import (
 	"github.com/pocketbase/pocketbase/apis"
 	"github.com/pocketbase/pocketbase/core"
 	_ "github.com/pocketbase/pocketbase/migrations"
+	"github.com/pocketbase/pocketbase/tools/filesystem"
 	"github.com/pocketbase/pocketbase/tools/types"
 
 	"tenantry/bench/rivals/rival"
 )
 
 // Arguments: the data folder; the bundle to load; and "synchronous=NORMAL", the default, or "synchronous=FULL", with
-// which a write is on disk when it is acknowledged, as in Tenantry.
-func main() { rival.Exit(run(os.Args[1], os.Args[2], os.Args[3])) }
+// which a write is on disk when it is acknowledged, as in Tenantry. Optionally the path of a file, which a record then has.
+func main() { rival.Exit(run(os.Args[1], os.Args[2], os.Args[3], os.Args[4:]...)) }
 
-func run(folder, bundle, durability string) error {
+func run(folder, bundle, durability string, files ...string) error {
 	app := core.NewBaseApp(core.BaseAppConfig{DataDir: folder, DBConnect: func(path string) (*dbx.DB, error) {
 		db, err := core.DefaultDBConnect(path)
 		if err != nil || durability != "synchronous=FULL" {
@@ -38,6 +39,11 @@ func run(folder, bundle, durability string) error {
 	token, err := prepare(app, bundle)
 	if err != nil {
 		return err
+	}
+	for _, path := range files {
+		if err := storeFile(app, path); err != nil {
+			return err
+		}
 	}
 	app.OnServe().BindFunc(func(e *core.ServeEvent) error {
 		e.InstallerFunc = nil
@@ -94,6 +100,24 @@ func prepare(app core.App, bundle string) (string, error) {
 		return "", err
 	}
 	return user.NewAuthToken()
+}
+
+// storeFile makes a record with a file that everybody may read.
+func storeFile(app core.App, path string) error {
+	c := core.NewBaseCollection("downloads")
+	c.Fields.Add(&core.FileField{Name: "file", MaxSelect: 1, MaxSize: 100 << 20})
+	if err := app.Save(c); err != nil {
+		return err
+	}
+	f, err := filesystem.NewFileFromPath(path)
+	if err != nil {
+		return err
+	}
+	f.Name = "download.bin"
+	r := core.NewRecord(c)
+	r.Id = "downloads000001"
+	r.Set("file", f)
+	return app.Save(r)
 }
 
 func collection(name string, fields ...core.Field) *core.Collection {

@@ -57,7 +57,7 @@ func TestKilled(t *testing.T) {
 	a.Stop(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // no secret
+	random := rand.New(rand.NewPCG(seed, 0))
 	s := &sender{key: key, client: &http.Client{Timeout: time.Minute}, known: map[string]string{}, unsure: map[string]bool{}}
 	for round := range kills {
 		if err := os.RemoveAll(addressFile(folder)); err != nil {
@@ -77,7 +77,7 @@ func TestKilled(t *testing.T) {
 		want := 1 + random.Int64N(12)
 		var senders sync.WaitGroup
 		for n := range 4 {
-			of := rand.New(rand.NewPCG(seed, uint64(round*4+n+1))) //nolint:gosec // no secret
+			of := rand.New(rand.NewPCG(seed, uint64(round*4+n+1)))
 			senders.Go(func() {
 				for s.step(of) {
 					if heard.Add(1) == want {
@@ -135,7 +135,7 @@ type sender struct {
 
 // call calls an operation. ok reports whether it was answered at all.
 func (s *sender) call(method, path, media string, body []byte, headers ...string) (id, location string, ok bool) {
-	r, err := http.NewRequest(method, "http://"+s.address+path, bytes.NewReader(body)) //nolint:noctx // the process is killed
+	r, err := http.NewRequest(method, "http://"+s.address+path, bytes.NewReader(body))
 	if err != nil {
 		return "", "", false
 	}

@@ -459,7 +459,7 @@ func TestFetch_UnderWay(t *testing.T) {
 		}
 		fixture.Send(t, conn, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", at.RequestURI(), a.Host))
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil || resp.StatusCode != 200 {
+		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: got %v, %v, want 200", name, resp, err)
 		}
 		a.call(t, tt.method, strings.Replace(tt.path, "ID", f.ID, 1), tt.body)

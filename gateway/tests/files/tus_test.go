@@ -311,7 +311,7 @@ func TestTus_CutLarge(t *testing.T) {
 	a := open(t)
 	text := filler(1, size)
 	seed := uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // no secret
+	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	var at []int
 	for range cuts {

@@ -211,7 +211,7 @@ func TestUpload_Limits(t *testing.T) {
 	if err == nil {
 		defer resp.Body.Close()
 	}
-	if err != nil || resp.StatusCode != 507 {
+	if err != nil || resp.StatusCode != http.StatusInsufficientStorage {
 		t.Errorf("got %v, %v, want 507 before a byte", resp, err)
 	}
 	a.upload(t, "b.txt", "text/plain", filler(2, 19_000))

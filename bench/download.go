@@ -24,7 +24,8 @@ func (b *bench) downloadFile() (string, error) {
 	})
 }
 
-// downloads uploads the file and requests it at its signed address.
+// downloads uploads the file and requests it at its signed address. When its time is over, wrk cuts answers off, at most
+// one of each connection, and Tenantry counts these as failed.
 func (p place) downloads() source {
 	return func(ctx context.Context, b *bench) (*traffic, error) {
 		t, c, err := p(ctx, b)

@@ -49,6 +49,12 @@ func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result
 	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
 		return operation.Result{}, err
 	}
+	if s.Stage != nil {
+		if err := s.Stage(ctx, c, b, rec); err != nil {
+			b.Discard()
+			return operation.Result{}, err
+		}
+	}
 	if err := s.of.Collection.StageInsert(s.workspace(c), b, rec); err != nil {
 		return operation.Result{}, err
 	}

@@ -113,7 +113,8 @@ func (s *handlers) columns(
 				column = f.Name + "." + name
 			}
 			names = append(names, column)
-			known := slices.Contains(schema.KnownTypes(), defined[name].Type)
+			typ := defined[name].Type
+			known := slices.Contains(schema.KnownTypes(), typ) && typ != schema.File // which has texts and lists
 			makes = append(makes, func(answer reflect.Value) any {
 				v := answer.Field(i + 1).Interface().(map[string]any)[name]
 				if !known {

@@ -26,6 +26,15 @@ func Before[T any](
 	}
 }
 
+// Stage makes an Options.Stage.
+func Stage[T any](
+	f func(ctx context.Context, c *operation.Call, b *store.Batch, rec *T) error,
+) func(context.Context, *operation.Call, *store.Batch, any) error {
+	return func(ctx context.Context, c *operation.Call, b *store.Batch, rec any) error {
+		return f(ctx, c, b, of[T](rec))
+	}
+}
+
 // After makes an Options.After.
 func After[T any](
 	f func(ctx context.Context, c *operation.Call, rec, was *T) error,

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"tenantry/backends/store"
 	"tenantry/internal/texts"
 )
 
@@ -98,8 +100,8 @@ func (g *Guess) Type() string {
 }
 
 // Convert converts text to a value of the type: int64 or float64 for Number, bool for Boolean, []string for MultiSelect
-// (parts separated by ";" or "|"), string for the others, with Date as 2006-01-02 and DateTime as RFC 3339 in UTC.
-// Blank text gives nil, no value. An error says what is expected and does not repeat the text.
+// (parts separated by ";" or "|"), string or []string for File, string for the others, with Date as 2006-01-02 and
+// DateTime as RFC 3339 in UTC. Blank text gives nil, no value. An error says what is expected and does not repeat the text.
 func Convert(fieldType, text string) (any, error) {
 	s := strings.TrimSpace(text)
 	if s == "" {
@@ -139,6 +141,8 @@ func Convert(fieldType, text string) (any, error) {
 		return nil, fmt.Errorf("a time like 2024-05-17T08:30:00Z is expected%s", texts.NoSuchTime(s))
 	case MultiSelect:
 		return choicesOf(s)
+	case File:
+		return filesOf(s)
 	case Text, LongText, Encrypted:
 		s = text // blanks may matter
 	}
@@ -147,6 +151,20 @@ func Convert(fieldType, text string) (any, error) {
 		return nil, fmt.Errorf("%s is expected", complaint)
 	}
 	return v, nil
+}
+
+// filesOf returns the text if it names one file, otherwise the list of those that it names.
+func filesOf(s string) (any, error) {
+	named, err := choicesOf(s)
+	list, _ := named.([]string)
+	if err != nil || len(list) == 0 || len(list) > MaxFiles ||
+		slices.ContainsFunc(list, func(one string) bool { return !store.ValidID(one) }) {
+		return nil, fmt.Errorf("identifiers of at most %d files are expected", MaxFiles)
+	}
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	return list, nil
 }
 
 func choicesOf(s string) (any, error) {

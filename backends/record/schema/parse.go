@@ -27,8 +27,8 @@ const (
 // reserved is the name that older clients used for a second list of definitions. It is ignored everywhere.
 const reserved = "fields"
 
-// Parse reads field definitions as callers write them: an object of {title, type, required?} by identifier. All faults
-// are noted in errs under path ("schema.color.type"). Fields is never nil, and valid only if no fault was noted.
+// Parse reads field definitions as callers write them: an object of {title, type, required?} by identifier; the type
+// File has further members. All faults are noted in errs under path ("schema.color.type"). Fields is never nil, and valid only if no fault was noted.
 // Ignored names the members that callers may not set, or that definitions do not have, such as "schema.color.locked".
 // A type that looks like a misspelled known type is a fault, unless the field has that type in stored.
 func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fields Fields, ignored []string) {
@@ -121,7 +121,9 @@ func parseField(errs *fault.List, at string, definition map[string]any) (field F
 				errs.Add(at+".required", "type", "%s.required must be true or false", at)
 			}
 		default:
-			ignored = append(ignored, at+"."+Printable(name))
+			if !parseFile(errs, at, name, definition[name], &field) {
+				ignored = append(ignored, at+"."+Printable(name))
+			}
 		}
 	}
 	return field, ignored

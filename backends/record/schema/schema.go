@@ -21,6 +21,12 @@ type Field struct {
 	Type     string `json:"type" doc:"StudlyCase name of a type, for example Text, Number or Date."`
 	Required bool   `json:"required,omitempty" doc:"Every record must have a value."`
 	Locked   bool   `json:"locked,omitempty" doc:"The field cannot be changed or removed."`
+
+	// Only fields of the type File have these.
+	Accept   Accept `json:"accept,omitempty" doc:"Media types of files, such as application/pdf or image/*. Left out: all."`
+	MaxSize  int64  `json:"max_size,omitempty" doc:"Size of a file in bytes, at most. Left out: 10 MiB with a browser key, otherwise the limit of the organization."`
+	MaxFiles int    `json:"max_files,omitempty" doc:"Files of a value, at most. Left out: 1. With more than 1, values are lists."`
+	FolderID string `json:"folder_id,omitempty" doc:"Folder for files that are uploaded for the field. Left out: none."`
 }
 
 // Definitions stands for field definitions in the OpenAPI schemas of bodies.
@@ -45,14 +51,13 @@ func (Numbered) OpenAPISchema() map[string]any {
 }
 
 func definition() map[string]any {
-	return map[string]any{
-		"type": "object", "required": []string{"title", "type"},
-		"properties": map[string]any{
-			"title":    map[string]any{"type": "string", "minLength": 1, "maxLength": MaxTitle, "pattern": labelPattern},
-			"type":     map[string]any{"type": "string", "maxLength": MaxTypeBytes, "pattern": "^[A-Z][A-Za-z0-9]*$"},
-			"required": map[string]any{"type": "boolean"},
-		},
+	members := map[string]any{
+		"title":    map[string]any{"type": "string", "minLength": 1, "maxLength": MaxTitle, "pattern": labelPattern},
+		"type":     map[string]any{"type": "string", "maxLength": MaxTypeBytes, "pattern": "^[A-Z][A-Za-z0-9]*$"},
+		"required": map[string]any{"type": "boolean"},
 	}
+	maps.Copy(members, fileMembers())
+	return map[string]any{"type": "object", "required": []string{"title", "type"}, "properties": members}
 }
 
 // Dependents finds the dependents of fields: the reports that query them.
@@ -101,9 +106,10 @@ func (b Broken) Refuse(errs *fault.List, field, things, broken string) {
 	}
 }
 
-// Rule returns what decides which values the field accepts: all but its title, and whether it is required or locked.
+// Rule returns what decides which values the field accepts: its type, and how many files a value may name.
 func (f Field) Rule() Field {
 	f.Title, f.Required, f.Locked = "", false, false
+	f.Accept, f.MaxSize, f.FolderID = "", 0, "" // these are about uploads
 	return f
 }
 
@@ -129,11 +135,12 @@ const (
 	Select      = "Select"
 	MultiSelect = "MultiSelect"
 	Encrypted   = "Encrypted"
+	File        = "File" // the identifier of a file, or a list of some
 )
 
 // KnownTypes returns the types whose values are checked, in a fixed order.
 func KnownTypes() []string {
-	return []string{Text, LongText, Number, Boolean, Date, DateTime, Email, Phone, URL, Select, MultiSelect, Encrypted}
+	return []string{Text, LongText, Number, Boolean, Date, DateTime, Email, Phone, URL, Select, MultiSelect, Encrypted, File}
 }
 
 // Unchecked returns a warning that names the fields whose type is new and not one of KnownTypes, and says that their

@@ -287,6 +287,14 @@ func TestCheckValues(t *testing.T) {
 		{schema.MultiSelect, "a", nil, "type"},
 		{schema.Encrypted, "secret", nil, ""},
 		{schema.Encrypted, strings.Repeat("a", schema.MaxEncrypted+1), nil, "format"},
+		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7", nil, ""},
+		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7.ABC234", nil, ""},
+		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7.", nil, "format"},
+		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7.../x", nil, "format"},
+		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7." + strings.Repeat("a", 40), nil, "format"},
+		{schema.File, "lease.pdf", nil, "format"},
+		{schema.File, []any{"665f1c2ab4d3e2f1a0b9c8d7"}, nil, "format"},
+		{schema.File, json.Number("1"), nil, "type"},
 		{"Unheard", map[string]any{"x": []any{1}}, nil, ""},
 	} {
 		var errs fault.List
@@ -429,6 +437,13 @@ func TestConvert(t *testing.T) {
 		{schema.Text, "a\x00b", fails},
 		{schema.Text, "\xff", fails},
 		{schema.MultiSelect, "a; b|a;", []string{"a", "b"}},
+		{schema.File, " 665f1c2ab4d3e2f1a0b9c8d7 ", "665f1c2ab4d3e2f1a0b9c8d7"},
+		{
+			schema.File, `["665f1c2ab4d3e2f1a0b9c8d7","665f1c2ab4d3e2f1a0b9c8d8"]`,
+			[]string{"665f1c2ab4d3e2f1a0b9c8d7", "665f1c2ab4d3e2f1a0b9c8d8"},
+		},
+		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7; 665f1c2ab4d3e2f1a0b9c8d8", []string{"665f1c2ab4d3e2f1a0b9c8d7", "665f1c2ab4d3e2f1a0b9c8d8"}},
+		{schema.File, "lease.pdf", fails},
 		{schema.MultiSelect, "a; " + strings.Repeat("x", 1001), fails},
 		{"Unheard", "x", "x"},
 	} {

@@ -111,6 +111,10 @@ func codeOf(fieldType string, value any) string {
 			return "format"
 		}
 		return "type"
+	case File:
+		if isList {
+			return "format"
+		}
 	}
 	if isText {
 		return "format"
@@ -128,6 +132,8 @@ func check(f Field, value any) (stored any, complaint string) {
 		return value, unless(ok, "true or false")
 	case MultiSelect:
 		return value, unless(isChoices(value), "a list of at most "+strconv.Itoa(MaxChoices)+" different strings")
+	case File:
+		return checkFiles(f, value)
 	case Text, LongText, Date, DateTime, Email, Phone, URL, Select, Encrypted:
 		s, ok := value.(string)
 		if !ok {

@@ -181,9 +181,10 @@ func (r *row) verbatim(t *target) bool {
 	return t.custom && (!known || t.typ == schema.Text || t.typ == schema.LongText || t.typ == schema.Select || t.typ == schema.Encrypted)
 }
 
-// asIs reports whether values are exactly as an export wrote them, because their type is unknown.
+// asIs reports whether values are exactly as an export wrote them, because their type does not say whether they are
+// texts or lists.
 func (r *row) asIs(t *target) bool {
-	return r.feed.ours && t.custom && !slices.Contains(schema.KnownTypes(), t.typ)
+	return r.feed.ours && t.custom && (!slices.Contains(schema.KnownTypes(), t.typ) || t.typ == schema.File)
 }
 
 var errNoObject = errors.New("the row must be an object")

@@ -61,6 +61,7 @@ func (s *Services) openModules(more []Module) {
 		CDNBase: s.fileHost, BaseURL: s.baseURL, Contents: s.contents, LinkLife: s.cfg.Files.LinkLife, Now: s.now,
 		Background: s.background, Contacts: contactModule, Users: s.people,
 	})
+	formModule.Attachments = formFiles{s.files}
 	campaignModule := campaigns.New(campaigns.Deps{Contacts: contactModule})
 	s.reports = reports.New(reports.Deps{
 		Now: s.now, Reuse: s.reportReuse,

@@ -18,10 +18,18 @@ func (m *Module) contentRows() []operation.Row {
 	return append([]operation.Row{m.uploadRow(), m.replaceRow(), m.versionsRow(), m.fetchRow()}, m.tusRows()...)
 }
 
-// used is the contents.Used of files and their versions, in any state.
+// used is the contents.Used of attachments, files and their versions, in any state. Bytes pass from an attachment to a
+// file and from a file to a version, so they are looked for in this order: none are missed on their way.
 func (m *Module) used(ctx context.Context, t *tenants.Tenant, hashes []string) (map[string]bool, error) {
 	in, of := map[string]bool{}, store.In("hash", hashes...)
-	err := m.Files.In(t.Workspace()).Each(ctx, of, store.Either, func(f *File) error {
+	err := m.Attachments.In(t.Workspace()).Each(ctx, of, store.Either, func(a *Attachment) error {
+		in[a.Hash] = true
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = m.Files.In(t.Workspace()).Each(ctx, of, store.Either, func(f *File) error {
 		in[f.Hash] = true
 		return nil
 	})
@@ -76,10 +84,14 @@ func (m *Module) dropBytes(ctx context.Context, t *tenants.Tenant, gone ...*File
 	}
 }
 
-// Sweep removes uploads that have expired, the versions of files that are gone, and bytes that nothing has used for a day. It reports whether it ran
-// out of time. Errors: store.ErrUnavailable, blobs.ErrUnavailable.
+// Sweep removes uploads and attachments that have expired, the versions of files that are gone, and bytes that nothing has
+// used for a day. It reports whether it ran out of time.
+// Errors: store.ErrUnavailable, blobs.ErrUnavailable.
 func (m *Module) Sweep(ctx context.Context, t *tenants.Tenant) (left bool, err error) {
 	if err := m.endTransfers(ctx, t); err != nil {
+		return ctx.Err() != nil, err
+	}
+	if err := m.endAttachments(ctx, t); err != nil {
 		return ctx.Err() != nil, err
 	}
 	due, err := m.deps.Contents.IsDue(ctx, t)

@@ -91,6 +91,8 @@ type Kinds struct {
 	Versions *store.Kind[Version]
 	// Transfers are the resumable uploads.
 	Transfers *store.Kind[Transfer]
+	// Attachments are files that wait for the submission of a form.
+	Attachments *store.Kind[Attachment]
 }
 
 // NewKinds declares the records.
@@ -151,12 +153,12 @@ func NewKinds() Kinds {
 			{Where: []string{"file_id"}, Sort: []string{"created_at"}}, {Where: []string{"hash"}},
 		},
 	})
-	return Kinds{folders, files, versions, newTransfers()}
+	return Kinds{folders, files, versions, newTransfers(), newAttachments()}
 }
 
 // Kept returns the kinds of the module.
 func (k Kinds) Kept() []record.Kept {
-	return []record.Kept{k.Folders, k.Files, k.Versions, k.Transfers}
+	return []record.Kept{k.Folders, k.Files, k.Versions, k.Transfers, k.Attachments}
 }
 
 // ValidHash reports whether text can identify bytes at the file host: 1 to 128 letters, digits, "_" and "-".

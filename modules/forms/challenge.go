@@ -208,15 +208,9 @@ func (m *Module) guard(create operation.Handler) operation.Handler {
 
 		c.Discard = c.Query.Text(honeypotParam) != "" // a program has filled in the hidden field
 		result, err := create(ctx, c)
-		full, isFull := errors.AsType[*store.QuotaError](err)
-		if c.Discard && (err == nil || isFull) {
+		if _, isFull := errors.AsType[*store.QuotaError](err); c.Discard && (err == nil || isFull) {
 			c.Note(honeypotParam, "filled in")
 		}
-		if isFull { // visitors of a page must not learn how much is stored
-			err = &operation.Problem{
-				Code: http.StatusInsufficientStorage, Message: noRoom, Reason: "limit " + full.Limit, Err: err,
-			}
-		}
-		return result, err
+		return result, hideQuota(err)
 	}
 }

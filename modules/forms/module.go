@@ -23,7 +23,9 @@ type Module struct {
 	Reports schema.Dependents
 	// Spent remembers answered challenges. It must be set before the module serves.
 	Spent Spent
-	keys  secrets.Keys
+	// Attachments keeps the files of fields of the type File. It must be set before the module serves.
+	Attachments Attachments
+	keys        secrets.Keys
 }
 
 // New returns the module. The keys seal values of encrypted fields.
@@ -39,7 +41,7 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	own := []operation.Row{m.updateRow(), m.challengeRow()}
+	own := []operation.Row{m.updateRow(), m.challengeRow(), m.attachRow()}
 	for i := range own {
 		crud.Resolve(&own[i], "id", func() *record.Resource { return m.Forms.Resource })
 	}
@@ -108,6 +110,7 @@ func (m *Module) submissionRows() []operation.Row {
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection",
 		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true,
 		Search: []string{"values"}, Create: m.submit(), Update: crud.Absent(),
+		Stage: crud.Stage(m.redeem),
 	})
 }
 
@@ -167,7 +170,8 @@ func (m *Module) updateRow() operation.Row {
 				{
 					Name: "schema", Shape: operation.Object, Type: schema.Definitions{}, Example: example.Schema,
 					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 " +
-						"characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
+						"characters), type (StudlyCase) and, optionally, required. " +
+						"Fields of the type File may also have accept, max_size, max_files and folder_id.", Ask: operation.Ask{Label: "Fields"},
 				},
 				{
 					Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,

@@ -1,0 +1,237 @@
+package files
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/modules/files/contents"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// Attachment is a file that was sent for a field of a form and waits for the submission that names its token. It is no
+// File yet, so no read shows it. The submission makes it one in its commit, once; otherwise it ends with its bytes.
+type Attachment struct {
+	store.Meta
+	Form     string `json:"form"`
+	Field    string `json:"field"`
+	Secret   string `json:"secret"` // SHA-256 of the second part of the token, hexadecimal
+	Filename string `json:"filename"`
+	Mimetype string `json:"mimetype"`
+	Hash     string `json:"hash"`
+	Size     int64  `json:"size"`
+	Detected string `json:"detected,omitempty"`
+	Checksum string `json:"checksum"`
+	UserID   int64  `json:"user_id"`
+	Ends     int64  `json:"ends"` // Unix milliseconds
+}
+
+// Bounds of the attachments of a form that wait.
+const (
+	attachmentLife  = time.Hour
+	maxAttached     = 100
+	maxAttachedSize = 100 << 20 // bytes together, unless a single one is larger
+	attachmentRetry = 10 * time.Minute
+
+	attachedFull = "Too many files wait for submissions of this form, please retry later"
+)
+
+// Attaching says for what a file is sent.
+type Attaching struct {
+	Form, Field string
+	Filename    string
+	Mimetype    string // declared; empty: the one that the bytes show
+	// Judge refuses a file by its declared type and the one that its bytes show.
+	Judge func(declared, detected string) error
+	// Answer makes the answer to the upload.
+	Answer func(Attached) any
+}
+
+// Attached is a file that waits for a submission.
+type Attached struct {
+	Token    string // opaque; whoever has it can submit the file
+	Filename string
+	Size     int64
+	Detected string
+	Ends     time.Time
+}
+
+func newAttachments() *store.Kind[Attachment] {
+	return store.Must[Attachment](store.Spec{
+		Name: "attachments", Uncounted: true, Fields: []string{"form", "hash", "ends"},
+		Indexes: []store.Index{{Fields: []string{"form"}}, {Fields: []string{"hash"}}, {Fields: []string{"ends"}}},
+		Access:  []store.Access{{Where: []string{"form"}}, {Where: []string{"hash"}}, {Sort: []string{"ends"}}},
+	})
+}
+
+// Attach stores the upload of a call as a file that waits for a submission, for an hour. Refusals: 413; 429 if too many
+// wait for the form; 507; those of Judge.
+func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (operation.Result, error) {
+	least := max(c.UploadSize, 1)
+	if err := m.attachmentRoom(ctx, c.Tenant, in.Form, least); err != nil {
+		return operation.Result{}, err
+	}
+	if err := m.deps.Contents.Admit(ctx, c.Tenant, least); err != nil {
+		return operation.Result{}, err
+	}
+	digest, err := c.RequestHeader(digestHeader)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	arrival, err := m.deps.Contents.Receive(ctx, c.Upload)
+	if err != nil {
+		return operation.Result{}, explain(err)
+	}
+	defer func() { _ = arrival.Close() }()
+	if in.Mimetype == "" {
+		in.Mimetype = arrival.Media
+	}
+	if err = arrival.CheckDigest(digest); err == nil {
+		err = in.Judge(in.Mimetype, arrival.Media)
+	}
+	if err != nil {
+		return operation.Result{}, err
+	}
+	return m.keepAttachment(ctx, c, in, arrival)
+}
+
+// keepAttachment stores an attachment with its bytes.
+func (m *Module) keepAttachment(
+	ctx context.Context, c *operation.Call, in Attaching, arrival *contents.Arrival,
+) (result operation.Result, err error) {
+	all, secret := m.Attachments.In(c.Tenant.Workspace()), rand.Text()
+	ends := m.deps.Now().Add(attachmentLife)
+	rec := &Attachment{
+		Meta: store.Meta{ID: c.Workspace.NewID()}, Form: in.Form, Field: in.Field, Secret: hashOf(secret),
+		Filename: in.Filename, Mimetype: in.Mimetype, UserID: c.Principal.UserID, Ends: ends.UnixMilli(),
+	}
+	keep := func(ctx context.Context, b *store.Batch, blobs []*contents.Blob) error {
+		// The commit fails if another upload of the organization is stored after this look-up, and all is tried again.
+		if err := m.attachmentRoom(ctx, c.Tenant, in.Form, arrival.Size); err != nil {
+			return err
+		}
+		blob := blobs[0]
+		rec.Hash, rec.Size, rec.Detected, rec.Checksum = blob.Hash, blob.Size, blob.Media, blob.Sum
+		if err := all.StageInsert(b, rec); err != nil {
+			return err
+		}
+		result, err = c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
+			c.Note("attachment", rec.ID)
+			return operation.Result{Data: in.Answer(Attached{
+				Token: rec.ID + "." + secret, Filename: rec.Filename, Size: rec.Size, Detected: rec.Detected, Ends: ends,
+			})}, nil
+		})
+		return err
+	}
+	if err := m.deps.Contents.Store(ctx, c.Tenant, []*contents.Arrival{arrival}, keep); err != nil {
+		return operation.Result{}, explain(err)
+	}
+	c.Undo = func(ctx context.Context) error { return m.endAttachment(ctx, c.Tenant, rec) }
+	return result, nil
+}
+
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// attachmentRoom refuses a file if too many wait for submissions of the form.
+func (m *Module) attachmentRoom(ctx context.Context, t *tenants.Tenant, form string, size int64) error {
+	many, bytes, now := 0, int64(0), m.deps.Now().UnixMilli()
+	err := m.Attachments.In(t.Workspace()).Each(ctx, store.Eq("form", form), store.Either, func(a *Attachment) error {
+		if a.Ends > now {
+			many++
+			bytes += a.Size
+		}
+		return nil
+	})
+	if err == nil && (many >= maxAttached || many > 0 && bytes+size > maxAttachedSize) {
+		err = &operation.Problem{Code: http.StatusTooManyRequests, RetryAfter: attachmentRetry, Message: attachedFull}
+	}
+	return err
+}
+
+// Redeem makes the file of a token a File in the batch, and ends the token with it. The file lies in the folder and
+// belongs to its teams, unless folder is empty or the folder is gone. found is false if the token is not one of that
+// field of that form, has expired or was used. Errors: store.ErrUnavailable, store.ErrConflict.
+func (m *Module) Redeem(
+	ctx context.Context, c *operation.Call, b *store.Batch, form, field, folder, token string,
+) (id string, found bool, err error) {
+	ws := c.Tenant.Workspace()
+	named, secret, _ := strings.Cut(token, ".")
+	all := m.Attachments.In(ws)
+	rec, err := all.Get(ctx, named)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	if !hmac.Equal([]byte(rec.Secret), []byte(hashOf(secret))) || rec.Form != form || rec.Field != field ||
+		rec.Ends <= m.deps.Now().UnixMilli() {
+		return "", false, nil
+	}
+	file := &File{
+		Meta: store.Meta{ID: c.Workspace.NewID()}, Filename: rec.Filename, Mimetype: rec.Mimetype, Hash: rec.Hash,
+		Size: rec.Size, Detected: rec.Detected, Checksum: rec.Checksum, UserID: rec.UserID,
+	}
+	if err := m.layIn(ctx, b, ws, folder, file); err != nil {
+		return "", false, err
+	}
+	m.Files.Fill(file)
+	if err := all.StageDelete(ctx, b, rec); err != nil {
+		return "", false, err
+	}
+	return file.ID, true, m.Files.In(ws).StageInsert(b, file)
+}
+
+// layIn lays a new file in a folder and gives it the teams of the folder, if there is the folder.
+func (m *Module) layIn(ctx context.Context, b *store.Batch, ws *store.Workspace, folder string, file *File) error {
+	if folder == "" {
+		return nil
+	}
+	in := m.Folders.In(ws)
+	there, err := in.Get(ctx, folder)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		b.Require(in.Unchanged(there))
+		file.FolderID, file.Teams = there.ID, there.Teams
+	}
+	return err
+}
+
+// endAttachment removes an attachment, and its bytes unless something else uses them.
+func (m *Module) endAttachment(ctx context.Context, t *tenants.Tenant, rec *Attachment) error {
+	if err := m.Attachments.In(t.Workspace().BeyondQuota()).Delete(ctx, rec); err != nil {
+		return err
+	}
+	return m.deps.Contents.Drop(ctx, t, []string{rec.Hash}, m.used)
+}
+
+// endAttachments removes attachments that have expired, with their bytes.
+func (m *Module) endAttachments(ctx context.Context, t *tenants.Tenant) error {
+	all := m.Attachments.In(t.Workspace())
+	for {
+		old, err := all.Find(ctx, store.Query{
+			Filter: store.Where(store.F("ends"), store.OpLt, m.deps.Now().UnixMilli()), Sort: []store.Order{store.Asc("ends")}, Limit: 100,
+		})
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		for i := range old {
+			if err := m.endAttachment(ctx, t, &old[i]); err != nil && !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+		}
+	}
+}

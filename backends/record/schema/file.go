@@ -59,9 +59,13 @@ func acceptSchema() map[string]any {
 	}
 }
 
-// includes reports whether a media type without parameters is among the accepted ones.
+// includes reports whether a media type without parameters is among the accepted ones. Types that may contain scripts
+// are accepted only by name.
 func (a Accept) includes(media string) bool {
 	family, _, _ := strings.Cut(media, "/")
+	if media == "image/svg+xml" || media == "text/html" {
+		family = media
+	}
 	return a == "" || slices.ContainsFunc(a.List(), func(one string) bool { return one == media || one == family+"/*" })
 }
 

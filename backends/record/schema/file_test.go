@@ -101,7 +101,10 @@ func TestFieldTakesFiles(t *testing.T) {
 		{"image/*", "image/png", "image/png", true},
 		{"image/*", "IMAGE/PNG; x=y", "image/gif", true},
 		{"image/*", "image/png", "text/html; charset=utf-8", false},
-		{"image/*", "image/svg+xml", "text/xml; charset=utf-8", false},
+		{"image/*", "image/svg+xml", "image/svg+xml", false},
+		{"image/svg+xml", "image/svg+xml", "image/svg+xml", true},
+		{"text/*", "text/html", "text/html; charset=utf-8", false},
+		{"text/*", "text/plain", "text/plain; charset=utf-8", true},
 		{"image/*", "text/html", "image/gif", false}, // bytes that are a picture and a page
 		{"image/*", "imagery/png", "imagery/png", false},
 		{"image/*", "", "image/png", false},

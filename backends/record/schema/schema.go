@@ -23,7 +23,7 @@ type Field struct {
 	Locked   bool   `json:"locked,omitempty" doc:"The field cannot be changed or removed."`
 
 	// Only fields of the type File have these.
-	Accept   Accept `json:"accept,omitempty" doc:"Media types of files, such as application/pdf or image/*. Left out: all."`
+	Accept   Accept `json:"accept,omitempty" doc:"Media types of files, such as application/pdf or image/*, which does not include SVG. Left out: all."`
 	MaxSize  int64  `json:"max_size,omitempty" doc:"Size of a file in bytes, at most. Left out: 10 MiB with a browser key, otherwise the limit of the organization."`
 	MaxFiles int    `json:"max_files,omitempty" doc:"Files of a value, at most. Left out: 1. With more than 1, values are lists."`
 	FolderID string `json:"folder_id,omitempty" doc:"Folder for files that are uploaded for the field. Left out: none."`

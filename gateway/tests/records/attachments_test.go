@@ -1,0 +1,299 @@
+package records
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/tenants"
+)
+
+const png = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+
+// filesPage is a form with fields of the type File, and a page whose visitors fill it in.
+type filesPage struct {
+	*gatewaytest.Org
+	clock         *fixture.Clock
+	visitor, full string // keys
+	form          string
+}
+
+// newFilesPage defines the form with these fields.
+func newFilesPage(t *testing.T, fields string, options ...gatewaytest.Option) *filesPage {
+	t.Helper()
+	clock := new(fixture.Clock)
+	g := gatewaytest.Start(t, append(options, clock.Option)...)
+	p := &filesPage{Org: g.Org(t, "acme", tenants.FeatureTeams), clock: clock}
+	p.visitor, p.full = p.pageKey(t, 0), p.Key(t, tenants.AllPermissions()...)
+	p.form = p.define(t, "apply", fields)
+	return p
+}
+
+func (p *filesPage) pageKey(t *testing.T, work int) string {
+	t.Helper()
+	return p.KeyWith(t, func(k *control.NewKey) {
+		k.Kind, k.Permissions, k.Origins = string(tenants.Browser), []string{"create_form_submissions"}, []string{fixture.PageOrigin}
+		k.ProofOfWork, k.Name = work, fmt.Sprintf("page %d", work)
+	}).Token
+}
+
+func (p *filesPage) define(t *testing.T, name, fields string) string {
+	t.Helper()
+	a := fixture.PostJSON(t, p.Org, p.full, "/api/form/collections", fmt.Sprintf(`{"name":%q,"label":%q,"label_plural":%q,"schema":%s}`, name, name, name+"s", fields))
+	if a.Code != http.StatusOK {
+		t.Fatalf("got %d %s, want a form", a.Code, a.Body)
+	}
+	return a.Field("id").(string)
+}
+
+// send uploads a file for a field.
+func (p *filesPage) send(t *testing.T, key, form, field, media, content string, more ...gatewaytest.Request) *gatewaytest.Answer {
+	t.Helper()
+	q := url.Values{"field": {field}, "filename": {"a b.png"}}
+	all := append([]gatewaytest.Request{
+		gatewaytest.WithKey(key), gatewaytest.Header("Origin", fixture.PageOrigin), gatewaytest.Body(media, content),
+	}, more...)
+	return p.Do(t, http.MethodPost, "/api/form/collections/"+form+"/files?"+q.Encode(), all...)
+}
+
+// token uploads a file, which must be taken.
+func (p *filesPage) token(t *testing.T, form, field, media, content string) string {
+	t.Helper()
+	a := p.send(t, p.visitor, form, field, media, content)
+	token, _ := a.Field("token").(string)
+	if a.Code != http.StatusOK || token == "" {
+		t.Fatalf("got %d %s, want 200 and a token", a.Code, a.Body)
+	}
+	return token
+}
+
+// submit sends a submission with the value of a field as JSON.
+func (p *filesPage) submit(t *testing.T, key, form, field, value string, more ...gatewaytest.Request) *gatewaytest.Answer {
+	t.Helper()
+	all := append([]gatewaytest.Request{gatewaytest.Header("Origin", fixture.PageOrigin)}, more...)
+	return fixture.PostJSON(t, p.Org, key, "/api/form/collections/"+form+"/submissions", `{"values":{"form_name":"x","`+field+`":`+value+`}}`, all...)
+}
+
+func (p *filesPage) count(t *testing.T, path string) string {
+	t.Helper()
+	return fmt.Sprint(p.Get(t, p.full, path).Field("count"))
+}
+
+func (p *filesPage) wantStored(t *testing.T, what string, files, submissions int) {
+	t.Helper()
+	for path, want := range map[string]int{"/api/files": files, "/api/form/collections/" + p.form + "/submissions": submissions} {
+		if got := p.count(t, path); got != fmt.Sprint(want) {
+			t.Errorf("%s: %s has %s, want %d", what, path, got, want)
+		}
+	}
+}
+
+func quoted(texts ...string) string {
+	raw, err := json.Marshal(texts)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+const photo = `{"photo":{"title":"Photo","type":"File","accept":["image/*"]},"other":{"title":"Other","type":"File"},
+	"many":{"title":"Many","type":"File","max_files":3},"note":{"title":"Note","type":"Text"}}`
+
+// TestFilesOfSubmissions: a visitor's file is a file of the organization once it is submitted, and not before.
+func TestFilesOfSubmissions(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	token := p.token(t, p.form, "photo", "image/png", png)
+	p.wantStored(t, "before the submission", 0, 0)
+	sent := p.submit(t, p.visitor, p.form, "photo", `"`+token+`"`)
+	if sent.Code != http.StatusOK {
+		t.Fatalf("got %d %s, want the submission stored", sent.Code, sent.Body)
+	}
+	p.wantStored(t, "after the submission", 1, 1)
+	id := sent.Field("values").(map[string]any)["photo"].(string)
+	file := p.Get(t, p.full, "/api/files/"+id)
+	if file.Field("filename") != "a b.png" || file.Field("mimetype") != "image/png" || file.Field("detected") != "image/png" {
+		t.Errorf("the file is %s, want what was sent", file.Body)
+	}
+	address, err := url.Parse(file.Field("url").(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := p.Do(t, http.MethodGet, address.RequestURI()); string(a.Body) != png {
+		t.Errorf("the file has %q, want what was sent", a.Body)
+	}
+
+	fixture.WantFaults(t, p.submit(t, p.visitor, p.form, "photo", `"`+token+`"`), http.StatusUnprocessableEntity, "values.photo unknown")
+	a, b := p.token(t, p.form, "many", "text/plain", "a"), p.token(t, p.form, "many", "text/plain", "b")
+	if got := p.submit(t, p.visitor, p.form, "many", quoted(a, b)); got.Code != http.StatusOK || strings.Contains(got.Text(), a) {
+		t.Errorf("got %d %s, want two identifiers", got.Code, got.Body)
+	}
+	p.wantStored(t, "after two files", 3, 2)
+
+	// Purging a submission leaves its file, and a purged file leaves its identifier.
+	path := "/api/form/collections/" + p.form + "/submissions/" + sent.Field("id").(string)
+	p.Do(t, http.MethodDelete, "/api/files/"+id, gatewaytest.WithKey(p.full))
+	p.Do(t, http.MethodDelete, "/api/files/"+id+"/purge", gatewaytest.WithKey(p.full))
+	if got := p.Get(t, p.full, path).Field("values").(map[string]any)["photo"]; got != id {
+		t.Errorf("the submission has %v, want %s", got, id)
+	}
+	p.Do(t, http.MethodDelete, path+"?purge=true", gatewaytest.WithKey(p.full))
+	p.wantStored(t, "after the purges", 2, 1)
+}
+
+// TestTokensAreBound: a token is of one field of one form of one organization, for one submission within an hour.
+func TestTokensAreBound(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	second := p.define(t, "second", photo)
+	token := p.token(t, p.form, "photo", "image/png", png)
+	id, secret, _ := strings.Cut(token, ".")
+	beta := &filesPage{Org: p.Gateway.Org(t, "beta"), clock: p.clock}
+	beta.visitor, beta.full = beta.pageKey(t, 0), beta.Key(t, tenants.AllPermissions()...)
+	beta.form = beta.define(t, "apply", photo)
+	list := p.token(t, p.form, "many", "text/plain", "a")
+	for what, a := range map[string]*gatewaytest.Answer{
+		"another field":        p.submit(t, p.visitor, p.form, "other", `"`+token+`"`),
+		"another form":         p.submit(t, p.visitor, second, "photo", `"`+token+`"`),
+		"another organization": beta.submit(t, beta.visitor, beta.form, "photo", `"`+token+`"`),
+		"another secret":       p.submit(t, p.visitor, p.form, "photo", `"`+id+`.AAAAAAAAAAAAAAAAAAAAAAAAAA"`),
+		"another identifier":   p.submit(t, p.visitor, p.form, "photo", `"`+fixture.DocID(1)+"."+secret+`"`),
+		"an identifier":        p.submit(t, p.visitor, p.form, "photo", `"`+id+`"`),
+		"a text":               p.submit(t, p.visitor, p.form, "photo", `"a.png"`),
+		"the token twice":      p.submit(t, p.visitor, p.form, "many", quoted(list, list)),
+		"a required text":      p.submit(t, p.visitor, p.form, "note", `1`),
+	} {
+		if fixture.WantFailure(t, a, http.StatusUnprocessableEntity); a.Code == http.StatusOK {
+			t.Errorf("%s is taken: %s", what, a.Body)
+		}
+	}
+	p.wantStored(t, "after refusals", 0, 0)
+	codes := fixture.Concurrently(8, func(int) int { return p.submit(t, p.visitor, p.form, "photo", `"`+token+`"`).Code })
+	if codes[http.StatusOK] != 1 || codes[http.StatusUnprocessableEntity] != 7 {
+		t.Errorf("eight submissions with a token got %v, want one 200 and 422 otherwise", codes)
+	}
+	p.wantStored(t, "after one success", 1, 1)
+
+	// A program that fills in the hidden field gets a success, and nothing is stored.
+	filled := p.token(t, p.form, "photo", "image/png", png)
+	spam := func(r *http.Request) { r.URL.RawQuery = "honeypot=x" }
+	if a := p.submit(t, p.visitor, p.form, "photo", `"`+filled+`"`, spam); a.Code != http.StatusOK {
+		t.Errorf("got %d %s, want 200", a.Code, a.Body)
+	}
+	p.wantStored(t, "after spam", 1, 1)
+
+	late := p.token(t, p.form, "photo", "image/png", png+"late")
+	p.clock.Advance(61 * time.Minute)
+	fixture.WantFaults(t, p.submit(t, p.visitor, p.form, "photo", `"`+late+`"`), http.StatusUnprocessableEntity, "values.photo unknown")
+}
+
+// TestFieldsJudgeFiles: a field refuses files by what their sender declares, what their bytes show, and their size.
+func TestFieldsJudgeFiles(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, `{"photo":{"title":"P","type":"File","accept":["image/*"]},"small":{"title":"S","type":"File","max_size":10},
+		"note":{"title":"N","type":"Text"},"pdf":{"title":"D","type":"File","accept":["application/pdf"]}}`)
+	chunked := func(r *http.Request) { r.ContentLength = -1 }
+	page := "<!DOCTYPE html><script>alert(1)</script>"
+	for _, tt := range []struct {
+		field, media, content string
+		change                gatewaytest.Request
+		code                  int
+	}{
+		{"photo", "image/png", png, nil, 200},
+		{"photo", "image/png", png + page, nil, 200}, // it is served as a picture
+		{"photo", "image/png", page, nil, 422},
+		{"photo", "text/html", png + page, nil, 422},
+		{"photo", "image/svg+xml", `<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>`, nil, 422},
+		{"photo", "image/png", page + png, nil, 422},
+		{"pdf", "application/pdf", "MZ\x00\x01\x02", nil, 422},
+		{"pdf", "application/pdf", "%PDF-1.7\n", nil, 200},
+		{"small", "text/plain", "0123456789", nil, 200},
+		{"small", "text/plain", "0123456789a", nil, 413},
+		{"small", "text/plain", "0123456789", chunked, 200},
+		{"small", "text/plain", "0123456789a", chunked, 413},
+		{"small", "nonsense", "a", nil, 200},
+		{"note", "text/plain", "a", nil, 422},
+		{"form_name", "text/plain", "a", nil, 422},
+		{"none", "text/plain", "a", nil, 422},
+		{"", "text/plain", "a", nil, 422},
+		{"small", "text/plain", "a", gatewaytest.Header("Content-Digest", "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"), 422},
+	} {
+		var more []gatewaytest.Request
+		if tt.change != nil {
+			more = append(more, tt.change)
+		}
+		if a := p.send(t, p.visitor, p.form, tt.field, tt.media, tt.content, more...); a.Code != tt.code {
+			t.Errorf("%s of %s %q: got %d %s, want %d", tt.field, tt.media, tt.content, a.Code, a.Body, tt.code)
+		}
+	}
+	fixture.WantFailure(t, p.send(t, p.visitor, fixture.DocID(9), "photo", "image/png", png), http.StatusNotFound)
+	noRight := p.KeyWith(t, func(k *control.NewKey) {
+		k.Kind, k.Permissions, k.Origins, k.Name = string(tenants.Browser), []string{"view_form_submissions"}, []string{fixture.PageOrigin}, "other"
+	}).Token
+	fixture.WantFailure(t, p.send(t, noRight, p.form, "photo", "image/png", png), http.StatusForbidden)
+	p.Do(t, http.MethodDelete, "/api/form/collections/"+p.form, gatewaytest.WithKey(p.full))
+	fixture.WantFailure(t, p.send(t, p.visitor, p.form, "photo", "image/png", png), http.StatusNotFound)
+}
+
+// TestVisitorsCannotFillAnOrganization: at most so many files wait for submissions of a form, and within the quota.
+func TestVisitorsCannotFillAnOrganization(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	for i := range 98 {
+		p.token(t, p.form, "other", "text/plain", fmt.Sprint(i))
+	}
+	codes := fixture.Concurrently(8, func(i int) int {
+		return p.send(t, p.visitor, p.form, "other", "text/plain", fmt.Sprint("more", i)).Code
+	})
+	if codes[http.StatusOK] != 2 || codes[http.StatusTooManyRequests] != 6 {
+		t.Errorf("eight uploads beyond 98 got %v, want two 200 and six 429", codes)
+	}
+	second := p.define(t, "second", photo)
+	p.token(t, second, "other", "text/plain", "other form")
+
+	p.clock.Advance(61 * time.Minute)
+	p.token(t, p.form, "other", "text/plain", "after an hour")
+	fixture.EmptyTrash(t, p.Gateway.App)
+	if after := p.stored(t); after != int64(len("after an hour")) {
+		t.Errorf("%d bytes are left, want only those of the file that still waits", after)
+	}
+
+	if _, err := p.Gateway.App.Directory().Update(t.Context(), "acme", func(o *tenants.Organization) error {
+		o.Limits = map[string]int64{tenants.LimitFileBytes: 20}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a := p.send(t, p.visitor, p.form, "other", "text/plain", strings.Repeat("x", 30))
+	if fixture.WantFailure(t, a, http.StatusInsufficientStorage); strings.ContainsAny(a.Message, "0123456789") {
+		t.Errorf("a visitor learns %q, want no amounts", a.Message)
+	}
+}
+
+// stored returns how many bytes of files the organization has.
+func (p *filesPage) stored(t *testing.T) (bytes int64) {
+	t.Helper()
+	err := filepath.WalkDir(p.Gateway.Config.FilesDir(), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}

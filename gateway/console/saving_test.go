@@ -417,7 +417,12 @@ func TestSavingKeepsMembersOfFields(t *testing.T) {
 			"pattern": "^[A-Z]\"+$", "range": {"least": 12345678901234567890}
 		},
 		"fixed": {"title": "Fixed", "type": "Text", "locked": true, "pattern": "x"},
-		"plain": {"title": "Plain", "type": "Date"}
+		"paper": {
+			"title": "Paper", "type": "File", "accept": ["image/*", "application/pdf"], "max_size": 1000, "max_files": 3,
+			"folder_id": "665f1c2ab4d3e2f1a0b9c8d7", "pattern": "x"
+		},
+		"plain": {"title": "Plain", "type": "Date"},
+		"sealed": {"title": "Sealed", "type": "File", "locked": true, "accept": ["image/*"], "max_files": 2}
 	}`
 	var p strictjson.Parser
 	now, err := p.Parse(schema)
@@ -451,7 +456,7 @@ func TestSavingKeepsMembersOfFields(t *testing.T) {
 	if !reflect.DeepEqual(fields, want) {
 		t.Errorf("got %v, want %v", fields, want)
 	}
-	for _, others := range []string{"{", "[1]", "null", `{"required":false}`, `{"locked":true}`, `{"title":"T","x":1}`} {
+	for _, others := range []string{"{", "[1]", "null", `{"required":false}`, `{"locked":true}`, `{"max_files":2}`, `{"title":"T","x":1}`} {
 		values.Set("schema.0.others", others)
 		var faults fault.List
 		if controls.SchemaOf(values, &faults); len(faults) != 1 || faults[0].Field != "schema.code" {

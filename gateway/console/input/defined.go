@@ -75,13 +75,13 @@ func DefinedControl(
 		c.Kind = "email"
 	case "Encrypted":
 		c.Kind, c.Hint = "secret", "Kept encrypted and never shown here. Leave it empty to keep what is stored."
-	case "MultiSelect":
-		c.Kind = "lines"
-		var values []string
-		for _, item := range now.Items {
-			values = append(values, item.Text)
+	case schema.File:
+		if c.Hint = "The identifier of a file."; d.Most() > 1 {
+			c.Hint = "Identifiers of at most " + strconv.Itoa(d.Most()) + " files, one a line."
+			c.Kind, c.Value = "lines", linesOf(now)
 		}
-		c.Value = strings.Join(values, "\n")
+	case "MultiSelect":
+		c.Kind, c.Value = "lines", linesOf(now)
 	}
 	if now.Is == strictjson.Object || now.Is == strictjson.Array && !PlainLines(now) ||
 		now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.Type) {
@@ -102,6 +102,15 @@ func DefinedControl(
 		c.Options[i].Chosen = c.Options[i].Value == c.Value
 	}
 	return c
+}
+
+// linesOf returns the texts of a list, one a line.
+func linesOf(list strictjson.Value) string {
+	var values []string
+	for _, item := range list.Items {
+		values = append(values, item.Text)
+	}
+	return strings.Join(values, "\n")
 }
 
 // mismatches reports whether a stored value is not of its field's type, because the type was changed later. The control

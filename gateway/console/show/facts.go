@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
 	"tenantry/gateway/console/locale"
 	"tenantry/gateway/console/site"
 	"tenantry/gateway/console/visit"
@@ -72,12 +73,29 @@ func definedFacts(v *visit.Visit, p *site.Page, path map[string]string, values s
 		if d.Type == schema.URL {
 			value.Href = webAddress(values.Get(d.Key).Text)
 		}
+		if d.Type == schema.File {
+			value.Links = fileLinks(v, values.Get(d.Key))
+		}
 		facts = append(facts, Pair{cmp.Or(d.Title, site.Label(d.Key)), value})
 	}
 	for _, m := range Without(values, known...).Members {
 		facts = append(facts, Pair{site.Label(m.Name), Present(m.Value, 1)})
 	}
 	return facts
+}
+
+// fileLinks returns links to the files that a value names; nil if the person may not see the pages of files.
+func fileLinks(v *visit.Visit, value strictjson.Value) (links []site.Link) {
+	list := v.Site.ListOf("file")
+	if list == nil || list.Record == nil || !v.May(list.Record.Shows) {
+		return nil
+	}
+	for _, id := range schema.Files(value.Any()) {
+		if store.ValidID(id) {
+			links = append(links, site.Link{Title: id, Address: list.Record.Address(map[string]string{list.Record.Key(): id})})
+		}
+	}
+	return links
 }
 
 // definedValue returns the value of a defined field as it is shown.

@@ -65,6 +65,7 @@ var standIns = []struct {
 	{`[A-Z2-7]{26}\.\d+\.[\w-]{43}`, false},  // what is random of a form's challenge
 	{`\b(?:inv_|sin_|0-)[\w-]{20,}`, true},   // an invitation, a share
 	{`"\d+-\w+"`, true},                      // an ETag
+	{`\b[0-9a-f]{24}\.[A-Z2-7]{26}\b`, true}, // the token of an uploaded file
 	{`\b[0-9a-f]{24}\b`, true},
 }
 

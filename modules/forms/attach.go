@@ -78,8 +78,8 @@ const (
 // attachInput is the upload of a file for a field.
 type attachInput struct {
 	ID       string `json:"id" doc:"Identifier of the form." example:"665f1c2ab4d3e2f1a0b9c8d7"`
-	Field    string `json:"field" rule:"required max=64 format=line" doc:"Identifier of a field of the form, of the type File." example:"photo"`
-	Filename string `json:"filename" rule:"required max=255 format=label" doc:"Name of the file." example:"garden.jpg"`
+	Field    string `json:"field" rule:"required max=64 format=line" doc:"Identifier of a field of the form, of the type File." example:"paper"`
+	Filename string `json:"filename" rule:"required max=255 format=label" doc:"Name of the file." example:"lease.pdf"`
 	Proof    string `json:"proof" rule:"max=300" doc:"For keys of kind browser that require proof of work: the challenge, a colon and the solution. A file takes a challenge of its own." example:"665f1c2a.665f1c2a.1717510000.18.Jx2mB0l4Zk6u1q9c.1.mJ1b3rVn:1a2b"`
 }
 
@@ -101,13 +101,13 @@ func (m *Module) attachRow() operation.Row {
 		Response: operation.Response{
 			Message: "File kept", Data: AttachedAnswer{}, Once: true,
 			Example: AttachedAnswer{
-				Token: exampleID + ".MZXW6YTBOI7XG5DSNFXGOZLOMF", Filename: "garden.jpg", Size: 52814, Detected: "image/jpeg",
+				Token: exampleID + ".MZXW6YTBOI7XG5DSNFXGOZLOMF", Filename: "lease.pdf", Size: 52814, Detected: "application/pdf",
 				ExpiresAt: "2024-06-04T15:06:40.000Z",
 			},
 			Failures: []operation.Failure{
 				{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
 				operation.Refuses(http.StatusUnprocessableEntity, "the field is none of files, or does not take the type of the file",
-					fieldParam, fault.Type, `the field "photo" takes image/*; the file is declared as image/png and shows text/html`),
+					fieldParam, fault.Type, `the field "paper" takes application/pdf; the file is declared as application/pdf and shows text/html`),
 				{Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 10485760 bytes", When: "the file is larger than the field takes"},
 				{
 					Code: http.StatusTooManyRequests, Message: "Too many files wait for submissions of this form, please retry later",

@@ -117,7 +117,10 @@ func (m *Module) submissionRows() []operation.Row {
 func exampleForm() *Form {
 	f := &Form{
 		UserID: 7, Name: "application", Label: "Application", LabelPlural: "Applications",
-		Schema:      schema.Fields{"motivation": {Title: "Motivation", Type: schema.LongText, Required: true}},
+		Schema: schema.Fields{
+			"motivation": {Title: "Motivation", Type: schema.LongText, Required: true},
+			"paper":      {Title: "Paper", Type: schema.File, MaxSize: 5 << 20, MaxFiles: 2},
+		},
 		EmailAlerts: Alerts{"enabled": true, "recipients": []any{"office@example.com"}, "subject": "New application"},
 	}
 	f.ID, f.CreatedAt, f.UpdatedAt = exampleID, 1717509162000, 1717595562000

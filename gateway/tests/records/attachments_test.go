@@ -1,6 +1,7 @@
 package records
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -55,13 +56,20 @@ func (p *filesPage) define(t *testing.T, name, fields string) string {
 	return a.Field("id").(string)
 }
 
+// from names the page that sends a request with a browser key.
+func from(key string) gatewaytest.Request {
+	return func(r *http.Request) {
+		if strings.HasPrefix(key, "tnt_browser_") {
+			r.Header.Set("Origin", fixture.PageOrigin)
+		}
+	}
+}
+
 // send uploads a file for a field.
 func (p *filesPage) send(t *testing.T, key, form, field, media, content string, more ...gatewaytest.Request) *gatewaytest.Answer {
 	t.Helper()
 	q := url.Values{"field": {field}, "filename": {"a b.png"}}
-	all := append([]gatewaytest.Request{
-		gatewaytest.WithKey(key), gatewaytest.Header("Origin", fixture.PageOrigin), gatewaytest.Body(media, content),
-	}, more...)
+	all := append([]gatewaytest.Request{gatewaytest.WithKey(key), from(key), gatewaytest.Body(media, content)}, more...)
 	return p.Do(t, http.MethodPost, "/api/form/collections/"+form+"/files?"+q.Encode(), all...)
 }
 
@@ -79,7 +87,7 @@ func (p *filesPage) token(t *testing.T, form, field, media, content string) stri
 // submit sends a submission with the value of a field as JSON.
 func (p *filesPage) submit(t *testing.T, key, form, field, value string, more ...gatewaytest.Request) *gatewaytest.Answer {
 	t.Helper()
-	all := append([]gatewaytest.Request{gatewaytest.Header("Origin", fixture.PageOrigin)}, more...)
+	all := append([]gatewaytest.Request{from(key)}, more...)
 	return fixture.PostJSON(t, p.Org, key, "/api/form/collections/"+form+"/submissions", `{"values":{"form_name":"x","`+field+`":`+value+`}}`, all...)
 }
 
@@ -276,6 +284,154 @@ func TestVisitorsCannotFillAnOrganization(t *testing.T) {
 	a := p.send(t, p.visitor, p.form, "other", "text/plain", strings.Repeat("x", 30))
 	if fixture.WantFailure(t, a, http.StatusInsufficientStorage); strings.ContainsAny(a.Message, "0123456789") {
 		t.Errorf("a visitor learns %q, want no amounts", a.Message)
+	}
+}
+
+// TestKeysNameFiles: a server key may name files that it sees, and a browser key none.
+func TestKeysNameFiles(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	p.Import(t, fixture.TeamLines()...)
+	p.Import(t, fixture.FileLine(5, "open.txt", "", ""), fixture.FileLine(6, "team.txt", "", `,"teams":["`+fixture.TeamA+`"]`))
+	limited := p.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions, k.Teams, k.Name = []string{"create_form_submissions"}, []string{fixture.TeamB}, "limited"
+	}).Token
+	for _, tt := range []struct {
+		what, key, file, fault string
+	}{
+		{"a file", p.full, fixture.DocID(5), ""},
+		{"a file of a team", p.full, fixture.DocID(6), ""},
+		{"no file", p.full, fixture.DocID(7), "values.photo unknown"},
+		{"a file of another team", limited, fixture.DocID(6), "values.photo unknown"},
+		{"a file without teams", limited, fixture.DocID(5), ""},
+		{"a file by a browser key", p.visitor, fixture.DocID(5), "values.photo forbidden"},
+		{"no file by a browser key", p.visitor, fixture.DocID(7), "values.photo forbidden"},
+	} {
+		a := p.submit(t, tt.key, p.form, "photo", `"`+tt.file+`"`)
+		switch {
+		case tt.fault != "":
+			fixture.WantFaults(t, a, http.StatusUnprocessableEntity, tt.fault)
+		case a.Code != http.StatusOK || !strings.Contains(a.Text(), tt.file):
+			t.Errorf("%s: got %d %s, want it stored", tt.what, a.Code, a.Body)
+		}
+	}
+	p.Do(t, http.MethodDelete, "/api/files/"+fixture.DocID(5), gatewaytest.WithKey(p.full))
+	fixture.WantFaults(t, p.submit(t, p.full, p.form, "photo", `"`+fixture.DocID(5)+`"`), http.StatusUnprocessableEntity, "values.photo unknown")
+	mixed := quoted(fixture.DocID(6), p.token(t, p.form, "many", "text/plain", "mixed"))
+	if a := p.submit(t, p.full, p.form, "many", mixed); a.Code != http.StatusOK {
+		t.Errorf("an identifier and a token: got %d %s, want 200", a.Code, a.Body)
+	}
+}
+
+// TestFilesOfAFolder: files lie in the folder of the field and belong to its teams, if there is the folder.
+func TestFilesOfAFolder(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, `{"photo":{"title":"Photo","type":"File","folder_id":"`+fixture.DocID(8)+`"}}`)
+	p.Import(t, fixture.TeamLines()...)
+	p.Import(t, fixture.FolderLine(8, "Photos", "", `,"teams":["`+fixture.TeamA+`"]`))
+	stored := func() *gatewaytest.Answer {
+		t.Helper()
+		a := p.submit(t, p.visitor, p.form, "photo", `"`+p.token(t, p.form, "photo", "text/plain", "a")+`"`)
+		if a.Code != http.StatusOK {
+			t.Fatalf("got %d %s, want 200", a.Code, a.Body)
+		}
+		return p.Get(t, p.full, "/api/files/"+a.Field("values").(map[string]any)["photo"].(string))
+	}
+	if a := stored(); a.Field("folder_id") != fixture.DocID(8) || fmt.Sprint(a.Field("teams")) != "["+fixture.TeamA+"]" {
+		t.Errorf("got %s, want the folder and its team", a.Body)
+	}
+	p.Do(t, http.MethodDelete, "/api/files/folders/"+fixture.DocID(8)+"?contents=true", gatewaytest.WithKey(p.full))
+	if a := stored(); a.Code != http.StatusOK || a.Field("folder_id") != "" {
+		t.Errorf("got %d %s, want a file without a folder", a.Code, a.Body)
+	}
+}
+
+// TestUploadsNeedProof: a browser key that requires work requires it for each file.
+func TestUploadsNeedProof(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	key := p.pageKey(t, 4)
+	prove := func() gatewaytest.Request {
+		t.Helper()
+		a := p.Get(t, key, "/api/form/collections/"+p.form+"/challenge", gatewaytest.Header("Origin", fixture.PageOrigin))
+		for n := 0; ; n++ {
+			proof := fmt.Sprintf("%s:%d", a.Field("challenge"), n)
+			if sum := sha256.Sum256([]byte(proof)); sum[0] < 16 {
+				return func(r *http.Request) { r.URL.RawQuery += "&proof=" + url.QueryEscape(proof) }
+			}
+		}
+	}
+	fixture.WantFaults(t, p.send(t, key, p.form, "photo", "image/png", png), http.StatusUnprocessableEntity, "proof required")
+	proof := prove()
+	if a := p.send(t, key, p.form, "photo", "image/png", png, proof); a.Code != http.StatusOK {
+		t.Errorf("got %d %s, want 200", a.Code, a.Body)
+	}
+	fixture.WantFaults(t, p.send(t, key, p.form, "photo", "image/png", png, proof), http.StatusUnprocessableEntity, "proof duplicate")
+}
+
+// TestStrangersSendSmallFiles: a browser key may send 10 MiB if the field does not say, a server key more, and nobody
+// more than the organization takes. At most 100 MiB wait.
+func TestStrangersSendSmallFiles(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, `{"any":{"title":"A","type":"File"},"large":{"title":"L","type":"File","max_size":52428800}}`)
+	large := strings.Repeat("x", 10<<20+1)
+	fixture.WantFailure(t, p.send(t, p.visitor, p.form, "any", "text/plain", large), http.StatusRequestEntityTooLarge)
+	for _, tt := range []struct{ key, field, content string }{
+		{p.full, "any", large}, {p.visitor, "large", large}, {p.visitor, "large", strings.Repeat("y", 50<<20)}, {p.visitor, "large", strings.Repeat("z", 29<<20)},
+	} {
+		if a := p.send(t, tt.key, p.form, tt.field, "text/plain", tt.content); a.Code != http.StatusOK {
+			t.Errorf("%d bytes for %s: got %d %s, want 200", len(tt.content), tt.field, a.Code, a.Body)
+		}
+	}
+	fixture.WantFailure(t, p.send(t, p.visitor, p.form, "large", "text/plain", large), http.StatusTooManyRequests)
+	if _, err := p.Gateway.App.Directory().Update(t.Context(), "acme", func(o *tenants.Organization) error {
+		o.Limits = map[string]int64{tenants.LimitFileSize: 5}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fixture.WantFailure(t, p.send(t, p.full, p.form, "large", "text/plain", "123456"), http.StatusRequestEntityTooLarge)
+}
+
+// TestWaitingFilesKeepTheirBytes: a purge of a file with the same bytes leaves those of a file that waits.
+func TestWaitingFilesKeepTheirBytes(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	submitted := func(token string) string {
+		t.Helper()
+		a := p.submit(t, p.visitor, p.form, "photo", `"`+token+`"`)
+		if a.Code != http.StatusOK {
+			t.Fatalf("got %d %s, want 200", a.Code, a.Body)
+		}
+		return a.Field("values").(map[string]any)["photo"].(string)
+	}
+	first, second := p.token(t, p.form, "photo", "image/png", png), p.token(t, p.form, "photo", "image/png", png)
+	p.Do(t, http.MethodDelete, "/api/files/"+submitted(first)+"/purge", gatewaytest.WithKey(p.full))
+	if got := p.stored(t); got != int64(len(png)) {
+		t.Errorf("%d bytes are stored, want %d", got, len(png))
+	}
+	p.Do(t, http.MethodDelete, "/api/files/"+submitted(second)+"/purge", gatewaytest.WithKey(p.full))
+	if got := p.stored(t); got != 0 {
+		t.Errorf("%d bytes are stored after the last purge, want none", got)
+	}
+}
+
+// TestFilesTravel: values of fields of files are the same after an export and an import.
+func TestFilesTravel(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	a := p.submit(t, p.visitor, p.form, "many", quoted(p.token(t, p.form, "many", "text/plain", "a"), p.token(t, p.form, "many", "text/plain", "b")))
+	want := fmt.Sprint(a.Field("values").(map[string]any)["many"])
+	path := "/api/form/collections/" + p.form + "/submissions"
+	csv := p.Get(t, p.full, path+"/export?format=csv").Text()
+	if ids := strings.Fields(strings.Trim(want, "[]")); !strings.Contains(csv, ids[0]) || !strings.Contains(csv, ids[1]) {
+		t.Errorf("the export is %s, want both of %s", csv, want)
+	}
+	other := p.Gateway.Org(t, "beta")
+	other.Import(t, strings.Split(strings.TrimSpace(fixture.Export(t, p.Org)), "\n")...)
+	key := other.Key(t, tenants.AllPermissions()...)
+	if got := fmt.Sprint(other.Get(t, key, path+"/"+a.Field("id").(string)).Field("values").(map[string]any)["many"]); got != want {
+		t.Errorf("got %s after the import, want %s", got, want)
 	}
 }
 

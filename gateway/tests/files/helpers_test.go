@@ -203,7 +203,7 @@ func (a *archive) state(t *testing.T) state {
 	t.Helper()
 	k, tenant := a.App.Contents(), a.Tenant(t)
 	damage, err := k.Examine(t.Context(), tenant)
-	if err != nil || len(damage.Missing)+len(damage.Orphans) > 0 || damage.Lost != 0 {
+	if err != nil || len(damage.Missing)+damage.Orphans > 0 || damage.Lost != 0 {
 		t.Errorf("got the damage %+v, %v, want none", damage, err)
 	}
 	sum, err := k.Storage(t.Context(), tenant)

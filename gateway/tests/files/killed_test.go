@@ -109,7 +109,7 @@ func TestKilled(t *testing.T) {
 	if left := a.temporary(t); len(left) > 0 {
 		t.Errorf("got %v, want no temporary files after a start", left)
 	}
-	t.Logf("%d kills, %d files acknowledged, %d objects without a record", kills, len(s.known), len(damage.Orphans))
+	t.Logf("%d kills, %d files acknowledged, %d objects without a record", kills, len(s.known), damage.Orphans)
 	clock.Advance(49 * time.Hour)
 	fixture.EmptyTrash(t, a.App)
 	clock.Advance(2 * time.Hour)

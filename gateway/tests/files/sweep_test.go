@@ -29,7 +29,7 @@ func TestSweep(t *testing.T) {
 	}
 	plant()
 	damage, err := a.App.Contents().Examine(t.Context(), a.Tenant(t))
-	if err != nil || len(damage.Orphans) != 1 || !strings.HasSuffix(damage.Orphans[0], orphan) || len(damage.Missing) > 0 || damage.Lost != 0 {
+	if err != nil || damage.Orphans != 1 || len(damage.Missing) > 0 || damage.Lost != 0 {
 		t.Errorf("got %+v, %v, want the orphan", damage, err)
 	}
 	fixture.EmptyTrash(t, a.App)
@@ -47,7 +47,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	damage, err = a.App.Contents().Examine(t.Context(), a.Tenant(t))
-	if err != nil || len(damage.Missing) != 1 || damage.Missing[0].Sum != f.Checksum || len(damage.Orphans) > 0 {
+	if err != nil || len(damage.Missing) != 1 || damage.Missing[0].Sum != f.Checksum || damage.Orphans > 0 {
 		t.Errorf("got %+v, %v, want the bytes of the file missing", damage, err)
 	}
 	a.wantCode(t, a.read(t, f.ID).URL, 404)

@@ -37,6 +37,7 @@ func notExported() map[string]string {
 		"kept_answers":          "they answer repeated requests here",
 		"blobs":                 "they say where the bytes of files are here",
 		"storage":               "it sums up the blobs",
+		"attachments":           "they wait for a submission here",
 		"transfers":             "they are uploads under way here",
 		"file_versions":         "they are the history of the files of this organization",
 		"share_revocations":     token,
@@ -101,6 +102,9 @@ func (m *marker) fill(v reflect.Value, at string) {
 	case reflect.String:
 		v.SetString(word)
 		m.want[at] = `"` + word + `"`
+	case reflect.Int:
+		v.SetInt(m.n)
+		m.want[at] = fmt.Sprint(m.n)
 	case reflect.Int64:
 		v.SetInt(1_500_000_000_000 + m.n*1000)
 		m.want[at] = fmt.Sprint(v.Int())

@@ -73,6 +73,15 @@ func (c *Call) access() *Access {
 	return a
 }
 
+// admittedAt is access for what goes on with an admission of that time.
+func (c *Call) admittedAt(at time.Time) *Access {
+	a := c.access()
+	if a != nil {
+		a.confirmedAt = at
+	}
+	return a
+}
+
 // Lasting returns the access of the call for a job that continues after the call. The job must call Confirm before
 // each write. Errors: those of Credential.Detach.
 func (c *Call) Lasting(ctx context.Context) (*Access, error) {

@@ -242,10 +242,10 @@ func (o *Row) Success() int { return cmp.Or(o.Code, http.StatusOK) }
 func (o *Row) Plain() bool { return o.Content == nil && o.Success() != http.StatusNoContent }
 
 // ForPrograms reports whether pages do not offer the operation: they make no PATCH, show only envelopes, send no headers,
-// and send a form with files only to operations that also take any file.
+// and send files of any type, and forms with files, only to operations that take both.
 func (o *Row) ForPrograms() bool {
 	return o.Method == http.MethodPatch || !o.Plain() ||
-		slices.Contains(o.Upload, FormMedia) && !slices.Contains(o.Upload, AnyMedia) ||
+		slices.Contains(o.Upload, FormMedia) != slices.Contains(o.Upload, AnyMedia) ||
 		slices.ContainsFunc(o.Params, func(p Param) bool {
 			return p.In == InHeader && (p.Required || o.Method == http.MethodGet)
 		})

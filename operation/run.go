@@ -89,7 +89,7 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 		}
 	}
 	if err == nil && result.Content != nil {
-		result.Content.access = c.access()
+		result.Content.access = c.admittedAt(c.began)
 	}
 	if err = orEnded(ctx, err); c.Operation.AnyHost && errors.Is(err, ErrEnded) && errors.Is(err, tenants.ErrUnknownTenant) {
 		return c.runAnonymous(unwatched)

@@ -69,7 +69,7 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	return slices.Concat([]operation.Row{m.getFolder(), m.treeRow()}, m.fileRows(), m.folderRows(), m.contentRows())
+	return slices.Concat([]operation.Row{m.getFolder(), m.treeRow()}, m.contentRows(), m.fileRows(), m.folderRows())
 }
 
 func (m *Module) getFolder() operation.Row {

@@ -270,7 +270,7 @@ func TestUploadsEndWithTheirRight(t *testing.T) {
 		}
 		for _, e := range personEndings() {
 			as, end := e.begin(t, p)
-			q := w.Build(op, op.Path, fixture.SampleFor(op), p.Own, func(name string) bool { return name == "filename" })
+			q := w.Build(op, op.Path, fixture.SampleFor(op), p.Own, func(string) bool { return op.Resource != "import" })
 			q.Changes = append(q.Changes, gatewaytest.Body(op.Upload[0], op.UploadExamples[0]))
 			h := p.HoldBody(t, op, q, as)
 			fixture.Send(t, h.Conn, string(h.Body[:5]))

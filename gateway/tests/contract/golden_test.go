@@ -60,12 +60,12 @@ func holdGolden(t *testing.T, option gatewaytest.Option) {
 	}
 	ask(false)
 	goldentest.Want(t, "answers.txt", answers.text.String())
-	goldentest.Want(t, "export.ndjson", answers.blanks.Fill(w.A.Export(t)))
+	goldentest.Want(t, "export.ndjson", hashes.ReplaceAllString(answers.blanks.Fill(w.A.Export(t)), "$1<pid>$2<hash>"))
 	var plain bytes.Buffer
 	if _, err := w.App.Transfer().Export(t.Context(), w.A.Tenant(t), &plain, bundle.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Want(t, "export_without_secrets.ndjson", answers.blanks.Fill(plain.String()))
+	goldentest.Want(t, "export_without_secrets.ndjson", hashes.ReplaceAllString(answers.blanks.Fill(plain.String()), "$1<pid>$2<hash>"))
 	answers.text.Reset()
 	w.A.AddPeople(t) // who signed out above
 	ask(true)
@@ -110,6 +110,13 @@ var rotated = regexp.MustCompile(`"rotated":\[("<time>",?)+\]`)
 // holding matches the storage of the organization, parts of which are stored in the background.
 var holding = regexp.MustCompile(`"used":\{"documents":[0-9]+,"bytes":[0-9]+\}`)
 
+// addresses matches what differs in the addresses of files, and ages how long they last.
+var (
+	addresses = regexp.MustCompile(`(/files/content/)[0-9a-f]{40}[^ "]*`)
+	ages      = regexp.MustCompile(`max-age=[0-9]+`)
+	hashes    = regexp.MustCompile(`("pid":")[A-Za-z0-9_-]{22}(","filename":"[^"]*","mimetype":"[^"]*","hash":")[0-9a-f]{40}`)
+)
+
 // unneeded matches the unused permissions of keys, which depend on uses stored in the background.
 var unneeded = regexp.MustCompile(`"unused_permissions":\[[^\]]*\]`)
 
@@ -137,6 +144,8 @@ func (g *golden) ask(t *testing.T, op *operation.Row, path string) {
 			}
 		}
 		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
+		asked, headers = addresses.ReplaceAllString(asked, "$1"), ages.ReplaceAllString(headers, "max-age=<seconds>")
+		a.Body = addresses.ReplaceAll(a.Body, []byte("$1"))
 		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, challenge.ReplaceAll(a.Body, []byte("<challenge>"))), "$1<pid>\""))
 		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(rotated.ReplaceAllString(holding.ReplaceAllString(text, `"used":"<what is there>"`), `"rotated":[]`), `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
 	}

@@ -159,6 +159,9 @@ func TestIdentifiersOfAnotherOrganization(t *testing.T) {
 			s := fixture.SampleFor(&op)
 			for _, path := range op.Paths() {
 				for _, at := range s.Slots(&op, path) {
+					if at.Ref == fixture.RefUntil { // the same time for all
+						continue
+					}
 					if fixture.UsesUp(&op) && !strings.HasPrefix(at.Name, "path ") {
 						tried[op.Name]++
 						continue // the second call would find no record, whatever else it names
@@ -169,7 +172,7 @@ func TestIdentifiersOfAnotherOrganization(t *testing.T) {
 			}
 		}
 		for _, op := range w.Rows() {
-			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil && op.Name != "exports.get" && op.Name != "store.explain" && op.Name != "audit.verify" && op.Name != "sessions.list" { // which name none
+			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil && op.Name != "exports.get" && op.Name != "store.explain" && op.Name != "audit.verify" && op.Name != "sessions.list" && op.Name != "uploads.create" { // which name none
 				t.Errorf("got no call with an identifier of %s, want one", op.Name)
 			}
 		}

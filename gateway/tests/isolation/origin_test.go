@@ -117,7 +117,7 @@ func (h *threeHosts) told(t *testing.T, method, host, target string, changes []g
 // line, because the calls of operations have the page's name too.
 func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
 	t.Helper()
-	page := !strings.HasPrefix(target, "/api/") && !strings.HasPrefix(target, "/auth/")
+	page := !strings.HasPrefix(target, "/api/") && !strings.HasPrefix(target, "/auth/") && !strings.HasPrefix(target, operation.ContentPath)
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		calls, whole := 0, false
 		for line := range strings.Lines(h.Log.String()[h.read:]) {

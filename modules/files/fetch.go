@@ -154,14 +154,20 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, in fetchInput) (r
 		return reading{}, cmp.Or[error](t.Absent(ctx), ended)
 	}
 	file, err := m.Files.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", in.File), State: store.Either})
-	if errors.Is(err, store.ErrNotFound) || err == nil && !file.Stored() {
-		return reading{}, ended
+	signed := File{PID: in.File, Hash: in.Hash}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		file, err = nil, nil
+	case err == nil && file.Stored():
+		signed.Teams = file.Teams
+	case err == nil:
+		err = ended
 	}
 	if err != nil {
 		return reading{}, err
 	}
 	if in.Key == "" {
-		if file.Deleted || in.Version != "" || file.Hash != in.Hash {
+		if file == nil || file.Deleted || in.Version != "" || file.Hash != in.Hash {
 			return reading{}, ended
 		}
 		public, err := m.isPublic(ctx, t, file)
@@ -170,16 +176,18 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, in fetchInput) (r
 		}
 		return reading{file: file, hash: in.Hash}, err
 	}
+	if file == nil && len(t.Org.DataKeys[AddressPurpose]) == 0 { // no address was made, and a stranger must not make a key
+		return reading{}, ended
+	}
 	mac, err := m.signer(ctx, t)
 	if err != nil {
 		return reading{}, err
 	}
-	signed := File{PID: in.File, Hash: in.Hash, Teams: file.Teams}
 	if !hmac.Equal([]byte(sign(mac, &signed, in.Until, in.Version)), []byte(in.Key)) || !lasts(in.Until, m.deps.Now()) {
 		return reading{}, ended
 	}
 	switch {
-	case file.Deleted:
+	case file == nil || file.Deleted:
 		return reading{}, operation.NotFound(fileMissing)
 	case in.Version != "":
 		return m.readingVersion(ctx, t, file, in)

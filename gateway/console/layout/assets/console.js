@@ -52,12 +52,15 @@ addEventListener("pageshow", () => {
   for (const b of document.querySelectorAll("button:not([hidden])")) b.disabled = false;
 });
 
-// Typing in the last row of fields adds another.
+// Typing in the last row of fields adds another, with what stands below it.
 addEventListener("input", (event) => {
-  const all = event.target.closest(".rows"), rows = all?.querySelectorAll(".line"), last = rows?.[rows.length - 1];
+  const all = event.target.closest(".rows"), rows = [...all?.querySelectorAll(".line") ?? []].filter((row) => !row.closest("details.files"));
+  const last = rows.at(-1);
   if (!last?.contains(event.target)) return;
   if (![...last.querySelectorAll("input:not([type=checkbox]), select:first-child")].some((i) => i.value)) return;
-  const next = last.cloneNode(true);
+  const next = document.createDocumentFragment();
+  next.append(last.cloneNode(true));
+  if (last.nextElementSibling?.matches("details.files")) next.append(last.nextElementSibling.cloneNode(true));
   const number = 1 + Math.max(...[...all.querySelectorAll("[name]")].map((part) => Number(part.name.match(/\d+/)[0])));
   for (const part of next.querySelectorAll("[name]")) {
     part.name = part.name.replace(/\d+/, number);

@@ -8,6 +8,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 	"tenantry/operation"
 )
 
@@ -29,37 +30,53 @@ func (s *handlers) create() operation.Row {
 // add stores the record of the body. Errors: store.ErrConflict if a precondition has changed.
 func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result, error) {
 	rec, b := s.of.New(), s.workspace(c).Batch()
-	if s.Keeper == nil {
-		s.of.Meta(rec).ID = c.Workspace.NewID() // secrets are sealed for the identifier
+	if s.Keeper != nil {
+		return s.addKept(ctx, c, b, rec)
 	}
+	if err := s.stageNew(ctx, c, b, rec, s.sent(c)); err != nil {
+		b.Discard()
+		return operation.Result{}, err
+	}
+	result, err := c.Commit(ctx, b, s.answer(c, rec))
+	return result, s.of.Taken(ctx, s.workspace(c), rec, err)
+}
+
+// addKept has the Keeper store the record of the body.
+func (s *handlers) addKept(ctx context.Context, c *operation.Call, b *store.Batch, rec any) (operation.Result, error) {
 	if err := s.take(ctx, c, &b.Preconditions, rec, nil, s.sent(c)); err != nil {
 		return operation.Result{}, err
 	}
 	if err := s.room(ctx, c); err != nil {
 		return operation.Result{}, err
 	}
-	if s.Keeper != nil {
-		rec, err := s.Keeper.insert(ctx, c, rec)
-		if err != nil {
-			return operation.Result{}, err
-		}
-		return s.answer(c, rec)(ctx)
+	rec, err := s.Keeper.insert(ctx, c, rec)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	return s.answer(c, rec)(ctx)
+}
+
+// stageNew reads a body into a new record, checks and completes it, and stages it in the batch.
+func (s *handlers) stageNew(
+	ctx context.Context, c *operation.Call, b *store.Batch, rec any, body strictjson.Value,
+) error {
+	s.of.Meta(rec).ID = c.Workspace.NewID() // secrets are sealed for the identifier
+	if err := s.take(ctx, c, &b.Preconditions, rec, nil, body); err != nil {
+		return err
+	}
+	if err := s.room(ctx, c); err != nil {
+		return err
 	}
 	s.of.Fill(rec)
 	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
-		return operation.Result{}, err
+		return err
 	}
 	if s.Stage != nil {
 		if err := s.Stage(ctx, c, b, rec); err != nil {
-			b.Discard()
-			return operation.Result{}, err
+			return err
 		}
 	}
-	if err := s.of.Collection.StageInsert(s.workspace(c), b, rec); err != nil {
-		return operation.Result{}, err
-	}
-	result, err := c.Commit(ctx, b, s.answer(c, rec))
-	return result, s.of.Taken(ctx, s.workspace(c), rec, err)
+	return s.of.Collection.StageInsert(s.workspace(c), b, rec)
 }
 
 // room refuses a record if the organization has reached the limit of the resource. Two concurrent calls may both pass.

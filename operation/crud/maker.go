@@ -41,19 +41,14 @@ func (m Maker[T]) Fields() []field.Field { return m.s.fields }
 func (m Maker[T]) Stage(
 	ctx context.Context, c *operation.Call, b *store.Batch, given []strictjson.Member, complete func(*T),
 ) (*T, error) {
-	s, rec := m.s, m.s.of.New()
-	s.of.Meta(rec).ID = c.Workspace.NewID()
-	body := s.sent(c)
+	body := m.s.sent(c)
 	for _, more := range given {
 		body.Members = slices.DeleteFunc(body.Members, func(m strictjson.Member) bool { return m.Name == more.Name })
 		body.Members = append(body.Members, more)
 	}
+	rec := m.s.of.New()
 	complete(of[T](rec))
-	if err := s.take(ctx, c, &b.Preconditions, rec, nil, body); err != nil {
-		return nil, err
-	}
-	s.of.Fill(rec)
-	return of[T](rec), s.of.Collection.StageInsert(s.workspace(c), b, rec)
+	return of[T](rec), m.s.stageNew(ctx, c, b, rec, body)
 }
 
 // Show returns the answers of records.

@@ -2,16 +2,13 @@ package files
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
+	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
+	"tenantry/crypto/tokens"
 	"tenantry/modules/files/contents"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -23,7 +20,7 @@ type Attachment struct {
 	store.Meta
 	Form     string `json:"form"`
 	Field    string `json:"field"`
-	Secret   string `json:"secret"` // SHA-256 of the second part of the token, hexadecimal
+	Token    string `json:"token"` // its hash; see tokens.NewOpaque
 	Filename string `json:"filename"`
 	Mimetype string `json:"mimetype"`
 	Hash     string `json:"hash"`
@@ -66,9 +63,13 @@ type Attached struct {
 
 func newAttachments() *store.Kind[Attachment] {
 	return store.Must[Attachment](store.Spec{
-		Name: "attachments", Uncounted: true, Fields: []string{"form", "hash", "ends"},
-		Indexes: []store.Index{{Fields: []string{"form"}}, {Fields: []string{"hash"}}, {Fields: []string{"ends"}}},
-		Access:  []store.Access{{Where: []string{"form"}}, {Where: []string{"hash"}}, {Sort: []string{"ends"}}},
+		Name: "attachments", Uncounted: true, Fields: []string{"form", "hash", "ends", "token"},
+		Indexes: []store.Index{
+			{Fields: []string{"form"}}, {Fields: []string{"hash"}}, {Fields: []string{"ends"}}, {Fields: []string{"token"}, Unique: true},
+		},
+		Access: []store.Access{
+			{Where: []string{"form"}}, {Where: []string{"hash"}}, {Sort: []string{"ends"}}, {Where: []string{"token"}},
+		},
 	})
 }
 
@@ -88,7 +89,7 @@ func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (o
 	}
 	arrival, err := m.deps.Contents.Receive(ctx, c.Upload)
 	if err != nil {
-		return operation.Result{}, explain(err)
+		return operation.Result{}, err
 	}
 	defer func() { _ = arrival.Close() }()
 	if in.Mimetype == "" {
@@ -107,10 +108,11 @@ func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (o
 func (m *Module) keepAttachment(
 	ctx context.Context, c *operation.Call, in Attaching, arrival *contents.Arrival,
 ) (result operation.Result, err error) {
-	all, secret := m.Attachments.In(c.Tenant.Workspace()), rand.Text()
+	all := m.Attachments.In(c.Tenant.Workspace())
+	token, hash := tokens.NewOpaque(schema.TokenPrefix)
 	ends := m.deps.Now().Add(attachmentLife)
 	rec := &Attachment{
-		Meta: store.Meta{ID: c.Workspace.NewID()}, Form: in.Form, Field: in.Field, Secret: hashOf(secret),
+		Meta: store.Meta{ID: c.Workspace.NewID()}, Form: in.Form, Field: in.Field, Token: hash,
 		Filename: in.Filename, Mimetype: in.Mimetype, UserID: c.Principal.UserID, Ends: ends.UnixMilli(),
 	}
 	keep := func(ctx context.Context, b *store.Batch, blobs []*contents.Blob) error {
@@ -126,21 +128,16 @@ func (m *Module) keepAttachment(
 		result, err = c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
 			c.Note("attachment", rec.ID)
 			return operation.Result{Data: in.Answer(Attached{
-				Token: rec.ID + "." + secret, Filename: rec.Filename, Size: rec.Size, Detected: rec.Detected, Ends: ends,
+				Token: token.Reveal(), Filename: rec.Filename, Size: rec.Size, Detected: rec.Detected, Ends: ends,
 			})}, nil
 		})
 		return err
 	}
 	if err := m.deps.Contents.Store(ctx, c.Tenant, []*contents.Arrival{arrival}, keep); err != nil {
-		return operation.Result{}, explain(err)
+		return operation.Result{}, err
 	}
 	c.Undo = func(ctx context.Context) error { return m.endAttachment(ctx, c.Tenant, rec) }
 	return result, nil
-}
-
-func hashOf(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
 }
 
 // attachmentRoom refuses a file if too many wait for submissions of the form.
@@ -166,17 +163,19 @@ func (m *Module) Redeem(
 	ctx context.Context, c *operation.Call, b *store.Batch, form, field, folder, token string,
 ) (id string, found bool, err error) {
 	ws := c.Tenant.Workspace()
-	named, secret, _ := strings.Cut(token, ".")
+	hash, ok := tokens.HashOpaque(schema.TokenPrefix, token)
+	if !ok {
+		return "", false, nil
+	}
 	all := m.Attachments.In(ws)
-	rec, err := all.Get(ctx, named)
+	rec, err := all.First(ctx, store.Query{Filter: store.Eq("token", hash)})
 	if errors.Is(err, store.ErrNotFound) {
 		return "", false, nil
 	}
 	if err != nil {
 		return "", false, err
 	}
-	if !hmac.Equal([]byte(rec.Secret), []byte(hashOf(secret))) || rec.Form != form || rec.Field != field ||
-		rec.Ends <= m.deps.Now().UnixMilli() {
+	if rec.Form != form || rec.Field != field || rec.Ends <= m.deps.Now().UnixMilli() {
 		return "", false, nil
 	}
 	file := &File{

@@ -101,7 +101,7 @@ func (m *Module) attachRow() operation.Row {
 		Response: operation.Response{
 			Message: "File kept", Data: AttachedAnswer{}, Once: true,
 			Example: AttachedAnswer{
-				Token: exampleID + ".MZXW6YTBOI7XG5DSNFXGOZLOMF", Filename: "lease.pdf", Size: 52814, Detected: "application/pdf",
+				Token: schema.TokenPrefix + "_0QJ7vYk3mZ1b9Xw8c5R2d6T4fG7hL1nP3sU5aE8iO0", Filename: "lease.pdf", Size: 52814, Detected: "application/pdf",
 				ExpiresAt: "2024-06-04T15:06:40.000Z",
 			},
 			Failures: []operation.Failure{
@@ -228,7 +228,7 @@ func (m *Module) redeemField(
 		if one == "" {
 			continue
 		}
-		if !strings.Contains(one, ".") {
+		if !schema.IsToken(one) {
 			plain = append(plain, one)
 			continue
 		}

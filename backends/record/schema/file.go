@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tenantry/backends/store"
+	"tenantry/crypto/tokens"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 )
@@ -21,7 +22,6 @@ const (
 
 	maxAccepted   = 20 // media types
 	maxMediaBytes = 127
-	maxFileRef    = 64 // bytes of an identifier or token
 )
 
 // Accept are the media types that a field of the type File takes, such as "application/pdf" and "image/*", in their
@@ -236,8 +236,14 @@ func checkFiles(f Field, value any) (stored any, complaint string) {
 	return value, ""
 }
 
-// validFileRef reports whether text is an identifier, or an identifier, "." and letters and digits.
-func validFileRef(text string) bool {
-	id, secret, isToken := strings.Cut(text, ".")
-	return store.ValidID(id) && len(text) <= maxFileRef && (!isToken || texts.Plain(secret, maxFileRef, ""))
+// validFileRef reports whether text is an identifier, or a token.
+func validFileRef(text string) bool { return store.ValidID(text) || IsToken(text) }
+
+// TokenPrefix begins the tokens of files that wait for a submission; see tokens.NewOpaque.
+const TokenPrefix = "att"
+
+// IsToken reports whether the text has the form of such a token.
+func IsToken(text string) bool {
+	_, is := tokens.HashOpaque(TokenPrefix, text)
+	return is
 }

@@ -288,7 +288,7 @@ func TestCheckValues(t *testing.T) {
 		{schema.Encrypted, "secret", nil, ""},
 		{schema.Encrypted, strings.Repeat("a", schema.MaxEncrypted+1), nil, "format"},
 		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7", nil, ""},
-		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7.ABC234", nil, ""},
+		{schema.File, schema.TokenPrefix + "_" + strings.Repeat("a", 43), nil, ""},
 		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7.", nil, "format"},
 		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7.../x", nil, "format"},
 		{schema.File, "665f1c2ab4d3e2f1a0b9c8d7." + strings.Repeat("a", 40), nil, "format"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"tenantry/backends/blobs"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
@@ -263,6 +264,9 @@ func Full(e *store.QuotaError) *Problem {
 	}
 }
 
+// NoSpaceMessage is told if the disk or the bucket for files is full.
+const NoSpaceMessage = "The server has no space left, so nothing of the file was stored. Tell its operator"
+
 // ErrorsOf returns the field errors in the answer to an error; nil if there are none.
 func ErrorsOf(err error) []FieldError {
 	data, _ := ProblemOf(err).Data.(fieldErrors)
@@ -284,6 +288,12 @@ func ProblemOf(err error) *Problem {
 		return invalid(http.StatusUnprocessableEntity, refused)
 	case errors.As(err, &full):
 		return Full(full)
+	case errors.Is(err, blobs.ErrFull):
+		return &Problem{Code: http.StatusInsufficientStorage, Message: NoSpaceMessage, Err: err, Reason: "no space left for files"}
+	case errors.Is(err, blobs.ErrUnavailable):
+		problem := Unavailable(err)
+		problem.Reason = "the store of files does not answer"
+		return problem
 	case errors.Is(err, tenants.ErrDenied), errors.Is(err, tenants.ErrUnknownTenant):
 		return Denied(err.Error())
 	case errors.Is(err, tenants.ErrUnavailable), errors.Is(err, store.ErrUnavailable),

@@ -56,6 +56,11 @@ const (
 	mediaWebP = "image/webp"
 )
 
+// Supports reports whether the media type is one of these.
+func Supports(media string) bool {
+	return media == mediaJPEG || media == mediaPNG || media == mediaGIF || media == mediaWebP
+}
+
 // layout is the structure of a picture.
 type layout struct {
 	media         string

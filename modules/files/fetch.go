@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/blobs"
 	"tenantry/backends/store"
 	"tenantry/internal/deliver"
+	"tenantry/internal/picture"
 	"tenantry/modules/files/contents"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -85,6 +86,9 @@ func (m *Module) fetch(ctx context.Context, c *operation.Call, in fetchInput) (o
 	if in.Thumbnail {
 		return m.fetchThumbnail(ctx, c, read, blob, in)
 	}
+	if !read.signed && blob.Plain == nil && picture.Supports(blob.Media) { // its metadata could not be removed
+		return operation.Result{}, operation.Forbidden(addressEnded)
+	}
 	object, err := m.deps.Contents.Open(ctx, blob)
 	if err != nil {
 		return operation.Result{}, opened(err)
@@ -120,7 +124,7 @@ func opened(err error) error {
 	if errors.Is(err, blobs.ErrNotFound) {
 		return operation.NotFound(bytesMissing)
 	}
-	return explain(err)
+	return err
 }
 
 // plain is a picture without its metadata.

@@ -3,13 +3,13 @@ package files
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"tenantry/internal/deliver"
 	"tenantry/internal/fairqueue"
+	"tenantry/internal/picture"
 	"tenantry/modules/files/contents"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -35,7 +35,7 @@ func newPictures() *pictures {
 
 // hasThumbnail reports whether there is a small picture of a file, or will be.
 func hasThumbnail(f *File) bool {
-	return f.Stored() && slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, f.Detected)
+	return f.Stored() && picture.Supports(f.Detected)
 }
 
 // wantThumbnail has the small picture of a blob made, unless it is none of a picture. The channel is closed when that has

@@ -46,8 +46,6 @@ const (
 
 	transferLife = 24 * time.Hour
 	maxTransfers = 500      // of an organization, under way
-	partBytes    = 32 << 20 // of an upload that is cut, at most this much is sent again
-	maxPieces    = 20_000
 	maxMetadata  = 8 << 10
 	saveTime     = 30 * time.Second // for what has arrived when the sender is gone
 )
@@ -371,7 +369,7 @@ func (m *Module) deleteTransfer(ctx context.Context, c *operation.Call) (operati
 	if err == nil {
 		err = m.deps.Contents.DropParts(ctx, c.Tenant, rec.ID)
 	}
-	return result, explain(err)
+	return result, err
 }
 
 func (m *Module) appendTransfer(ctx context.Context, c *operation.Call) (operation.Result, error) {
@@ -398,7 +396,7 @@ func (m *Module) appendTransfer(ctx context.Context, c *operation.Call) (operati
 	}
 	err = m.take(ctx, c, rec)
 	m.showTransfer(c, rec)
-	return operation.Result{}, explain(err)
+	return operation.Result{}, err
 }
 
 func errOffset() error {
@@ -408,7 +406,7 @@ func errOffset() error {
 // take stores the bytes of a request in parts, and the file with the last of them.
 func (m *Module) take(ctx context.Context, c *operation.Call, rec *Transfer) error {
 	for {
-		most := min(partBytes, rec.Length-rec.Offset)
+		most := min(contents.PartBytes(rec.Length), rec.Length-rec.Offset)
 		a, cut, err := m.deps.Contents.ReceiveSome(ctx, io.LimitReader(c.Upload, most))
 		if err != nil {
 			return err
@@ -437,12 +435,12 @@ func (m *Module) take(ctx context.Context, c *operation.Call, rec *Transfer) err
 
 // keepPart adds what has arrived to an upload, also if its sender is gone.
 func (m *Module) keepPart(ctx context.Context, c *operation.Call, rec *Transfer, a *contents.Arrival) error {
-	if len(rec.Parts) >= maxPieces {
-		return operation.BadRequest("An upload may have at most %d parts: send more bytes in a request", maxPieces)
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	part, err := m.deps.Contents.KeepPart(ctx, c.Tenant, rec.ID, a)
+	parts, replaced, err := m.deps.Contents.AppendPart(ctx, c.Tenant, rec.ID, rec.Parts, a, rec.Length)
+	if errors.Is(err, blobs.ErrNotFound) {
+		return m.overtaken(ctx, c, rec, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -451,14 +449,18 @@ func (m *Module) keepPart(ctx context.Context, c *operation.Call, rec *Transfer,
 		if t.Offset != was || t.FileID != "" {
 			return errOffset()
 		}
-		t.Offset, t.Parts = t.Offset+a.Size, append(t.Parts, part)
+		t.Offset, t.Parts = t.Offset+a.Size, parts
 		t.Ends = m.deps.Now().Add(transferLife).UnixMilli()
 		return nil
 	})
 	if err != nil {
-		return errors.Join(operation.OrMissing(err, transferMissing), m.deps.Contents.DropPart(ctx, part))
+		return errors.Join(operation.OrMissing(err, transferMissing), m.deps.Contents.DropPart(ctx, parts[len(parts)-1]))
 	}
 	*rec = *stored
+	if err := m.deps.Contents.DropPart(ctx, replaced...); err != nil { // which end with the upload, too
+		m.deps.Contents.Log.WarnContext(ctx, "replaced parts of an upload could not be removed yet",
+			"organization", c.Tenant.Org.Slug, "error", err)
+	}
 	return nil
 }
 

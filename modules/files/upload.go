@@ -74,7 +74,7 @@ func uploadFailures() []operation.Failure {
 			Code: http.StatusUnprocessableEntity, Message: contents.RefusedMessage, When: "the scanner of the installation refuses the file",
 			Data: operation.Refusal(http.StatusUnprocessableEntity, "file", fault.Forbidden, contents.RefusedMessage).Data,
 		},
-		{Code: http.StatusInsufficientStorage, Message: contents.FullMessage, When: "the server has no space left for files"},
+		{Code: http.StatusInsufficientStorage, Message: operation.NoSpaceMessage, When: "the server has no space left for files"},
 	}
 }
 
@@ -120,7 +120,7 @@ func (m *Module) upload(ctx context.Context, c *operation.Call) (operation.Resul
 		err = fault.One("file", fault.Required, "the form has no part named file")
 	}
 	if err != nil {
-		return operation.Result{}, explain(err)
+		return operation.Result{}, err
 	}
 	arrivals := make([]*contents.Arrival, len(all))
 	for i, in := range all {
@@ -151,7 +151,7 @@ func (m *Module) upload(ctx context.Context, c *operation.Call) (operation.Resul
 		return err
 	})
 	if err != nil {
-		return operation.Result{}, explain(err)
+		return operation.Result{}, err
 	}
 	for _, f := range made {
 		m.wantThumbnailOf(c.Tenant, f)
@@ -169,14 +169,6 @@ func (m *Module) wantThumbnailOf(t *tenants.Tenant, f *File) {
 // hold gives the file the bytes of a blob.
 func (f *File) hold(blob *contents.Blob) {
 	f.Hash, f.Size, f.Detected, f.Checksum = blob.Hash, blob.Size, blob.Media, blob.Sum
-}
-
-// explain returns the problem to answer for an error of an upload.
-func explain(err error) error {
-	if problem := contents.Problem(err); problem != nil {
-		return problem
-	}
-	return err
 }
 
 // incoming is one file of an upload.

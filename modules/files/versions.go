@@ -174,7 +174,7 @@ func (m *Module) replace(ctx context.Context, c *operation.Call) (operation.Resu
 		err = oneFile()
 	}
 	if err != nil {
-		return operation.Result{}, explain(err)
+		return operation.Result{}, err
 	}
 	var result operation.Result
 	err = m.deps.Contents.Store(ctx, c.Tenant, []*contents.Arrival{in.arrival}, func(ctx context.Context, b *store.Batch, blobs []*contents.Blob) (err error) {
@@ -184,7 +184,7 @@ func (m *Module) replace(ctx context.Context, c *operation.Call) (operation.Resu
 	if err == nil {
 		err = m.dropOldVersions(ctx, c.Tenant, id)
 	}
-	return result, explain(operation.OrMissing(err, fileMissing))
+	return result, operation.OrMissing(err, fileMissing)
 }
 
 func oneFile() error {

@@ -336,6 +336,8 @@ func TestFetch_Pictures(t *testing.T) {
 		t.Errorf("got %s, want no small picture of a text", text.Thumbnail)
 	}
 	a.wantCode(t, text.URL+"&thumbnail=true", 404)
+	hidden := a.upload(t, "hidden.jpg", "image/jpeg", picture[:len(picture)-2], "folder_id="+public)
+	a.wantCode(t, hidden.URL, 403) // where its metadata ends cannot be known
 	broken := a.upload(t, "broken.jpg", "image/jpeg", picture[:300])
 	if got := a.fetch(t, broken.URL+"&thumbnail=true"); got.Code != 404 {
 		t.Errorf("got %d %s, want 404 for what is no picture", got.Code, got.Text())

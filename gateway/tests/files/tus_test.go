@@ -301,6 +301,26 @@ func TestTus_Cut(t *testing.T) {
 	}
 }
 
+// TestTus_ManyParts checks that many small requests leave few parts, in order.
+func TestTus_ManyParts(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	const size = 100
+	text := filler(1, size)
+	u := a.begin(t, size, "digest", digest(text))
+	most := 0
+	for at := range size {
+		if answer := u.send(t, at, text[at:at+1]); answer.Code != http.StatusNoContent {
+			t.Fatalf("at %d: got %d %s, want 204", at, answer.Code, answer.Text())
+		}
+		most = max(most, len(a.state(t).Objects))
+	}
+	if most > 8 {
+		t.Errorf("got up to %d parts of %d bytes, want at most 8", most, size)
+	}
+	u.wantFile(t, text)
+}
+
 // TestTus_CutLarge cuts an upload of several parts 40 times.
 func TestTus_CutLarge(t *testing.T) {
 	t.Parallel()

@@ -117,11 +117,14 @@ func (k *Keeper) Kept() []record.Kept { return []record.Kept{k.blobs, k.storage}
 
 // Errors of this package.
 var (
-	// ErrRefused: the scanner refuses the bytes.
-	ErrRefused = errors.New("the file was refused by the scanner")
+	// ErrRefused: the scanner refuses the bytes. It is the problem to answer with.
+	ErrRefused error = operation.Refusal(http.StatusUnprocessableEntity, "file", fault.Forbidden, RefusedMessage)
 	// ErrNone: the organization has no such bytes.
 	ErrNone = errors.New("no such bytes")
 )
+
+// RefusedMessage is told if the scanner refuses a file.
+const RefusedMessage = "The file was refused by the scanner, so nothing of it was stored"
 
 // Arrival is bytes that have arrived and are not stored yet. The caller must Close it.
 type Arrival struct {
@@ -255,30 +258,4 @@ func (k *Keeper) names(ctx context.Context, t *tenants.Tenant, a *Arrival) ([]st
 		}
 	}
 	return all, nil
-}
-
-// What callers are told.
-const (
-	// FullMessage: the bucket or the disk is full.
-	FullMessage = "The server has no space left, so nothing of the file was stored. Tell its operator"
-	// RefusedMessage: the scanner refuses a file.
-	RefusedMessage = "The file was refused by the scanner, so nothing of it was stored"
-)
-
-// Problem returns the problem to answer for an error of this package or of the bucket; nil for others.
-func Problem(err error) *operation.Problem {
-	switch {
-	case errors.Is(err, blobs.ErrFull):
-		return &operation.Problem{
-			Code: http.StatusInsufficientStorage, Err: err, Reason: "no space left for files",
-			Message: FullMessage,
-		}
-	case errors.Is(err, ErrRefused):
-		return operation.Refusal(http.StatusUnprocessableEntity, "file", fault.Forbidden, RefusedMessage)
-	case errors.Is(err, blobs.ErrUnavailable):
-		problem := operation.Unavailable(err)
-		problem.Reason = "the store of files does not answer"
-		return problem
-	}
-	return nil
 }

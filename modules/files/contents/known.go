@@ -1,13 +1,13 @@
 package contents
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
 
 	"tenantry/backends/store"
-	"tenantry/internal/deliver"
 	"tenantry/tenants"
 )
 
@@ -18,11 +18,9 @@ func Known(sum [sha256.Size]byte) *Arrival { return &Arrival{Sum: sum} }
 // Measure reads bytes like Receive, but keeps none of them: its result can only be named. Errors: those of src, and that
 // of the context.
 func Measure(ctx context.Context, src io.Reader) (*Arrival, error) {
-	sum, first, from := sha256.New(), &head{}, &source{ctx: ctx, Reader: src}
-	size, err := io.CopyBuffer(writeOnly{io.MultiWriter(sum, first)}, from, make([]byte, copyBuffer))
-	a := &Arrival{Size: size, Media: deliver.Sniff(first.bytes)}
-	sum.Sum(a.Sum[:0])
-	return a, err
+	a := &Arrival{}
+	cut, err := a.read(ctx, src, io.Discard)
+	return a, cmp.Or(cut, err)
 }
 
 // Name returns the blob that has the bytes of an arrival. If the organization has none, it is the one that Store would

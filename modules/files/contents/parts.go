@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,16 +28,41 @@ func isPart(t *tenants.Tenant, object string) bool {
 	return strings.HasPrefix(object, prefix(t)+partsFolder)
 }
 
-// KeepPart makes a part of an upload of bytes that have arrived. Errors: blobs.ErrFull, blobs.ErrUnavailable.
-func (k *Keeper) KeepPart(ctx context.Context, t *tenants.Tenant, upload string, a *Arrival) (Part, error) {
+// PartBytes is the size of the parts of an upload of that many bytes: what is sent again at most if it is cut. An upload
+// has at most some thousand parts.
+func PartBytes(length int64) int64 {
+	const least, most = 32 << 20, 1000 // bytes of a part; parts
+	return max(least, length/most)
+}
+
+// AppendPart stores bytes that have arrived as the next part of an upload, and returns its parts from then on, and those
+// that the new part replaces: smaller ones before it are joined with it, so that many small requests leave few parts.
+// Errors: blobs.ErrFull, blobs.ErrUnavailable, blobs.ErrNotFound if a part is gone.
+func (k *Keeper) AppendPart(
+	ctx context.Context, t *tenants.Tenant, upload string, parts []Part, a *Arrival, length int64,
+) (all, replaced []Part, err error) {
+	keep, size := len(parts), a.Size
+	for ; keep > 0 && size < PartBytes(length) && parts[keep-1].Size <= size; keep-- {
+		size += parts[keep-1].Size
+	}
+	if replaced = parts[keep:]; len(replaced) > 0 {
+		file, err := a.File()
+		if err != nil {
+			return nil, nil, err
+		}
+		if a, err = k.Join(ctx, replaced, file); err != nil {
+			return nil, nil, err
+		}
+		defer func() { _ = a.Close() }()
+	}
 	var unique [6]byte
 	_, _ = rand.Read(unique[:])
-	p := Part{Object: prefix(t) + partsFolder + upload + "/" + hex.EncodeToString(unique[:]), Size: a.Size}
+	part := Part{Object: prefix(t) + partsFolder + upload + "/" + hex.EncodeToString(unique[:]), Size: a.Size}
 	file, err := a.File()
-	if err != nil {
-		return Part{}, err
+	if err == nil {
+		err = k.Bucket.Put(ctx, part.Object, file)
 	}
-	return p, k.Bucket.Put(ctx, p.Object, file)
+	return append(slices.Clip(parts[:keep]), part), replaced, err
 }
 
 // DropParts removes all parts of an upload.
@@ -44,8 +70,13 @@ func (k *Keeper) DropParts(ctx context.Context, t *tenants.Tenant, upload string
 	return k.Bucket.DeleteAll(ctx, prefix(t)+partsFolder+upload+"/")
 }
 
-// DropPart removes one part of an upload.
-func (k *Keeper) DropPart(ctx context.Context, p Part) error { return k.Bucket.Delete(ctx, p.Object) }
+// DropPart removes some parts of an upload.
+func (k *Keeper) DropPart(ctx context.Context, parts ...Part) (err error) {
+	for _, p := range parts {
+		err = errors.Join(err, k.Bucket.Delete(ctx, p.Object))
+	}
+	return err
+}
 
 // Uploads returns which of these uploads are under way.
 type Uploads func(ctx context.Context, t *tenants.Tenant, ids []string) (map[string]bool, error)
@@ -82,7 +113,9 @@ func (k *Keeper) SweepParts(ctx context.Context, t *tenants.Tenant, are Uploads)
 // Join receives the parts of an upload, and the bytes that follow them, as one file. Errors: as Receive, and
 // blobs.ErrNotFound if a part is gone.
 func (k *Keeper) Join(ctx context.Context, parts []Part, last io.Reader) (*Arrival, error) {
-	return k.Receive(ctx, io.MultiReader(&joined{ctx: ctx, bucket: k.Bucket, left: parts}, last))
+	first := &joined{ctx: ctx, bucket: k.Bucket, left: parts}
+	defer first.close()
+	return k.Receive(ctx, io.MultiReader(first, last))
 }
 
 // joined reads parts one after another.
@@ -92,6 +125,13 @@ type joined struct {
 	left   []Part
 	open   blobs.Object
 	read   int64 // of the open one
+}
+
+// close closes the part that was not read to its end.
+func (j *joined) close() {
+	if j.open != nil {
+		_ = j.open.Close() // it was only read
+	}
 }
 
 func (j *joined) Read(p []byte) (int, error) {

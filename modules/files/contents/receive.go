@@ -18,7 +18,7 @@ import (
 
 const (
 	copyBuffer = 64 << 10 // bytes of an upload in memory
-	firstBytes = 512      // that show the type
+	firstBytes = 1 << 10  // that show the type
 )
 
 // Receive reads bytes into a temporary file until src ends. Errors: those of src, blobs.ErrFull.
@@ -46,18 +46,28 @@ func (k *Keeper) ReceiveSome(ctx context.Context, src io.Reader) (_ *Arrival, cu
 			_ = a.Close()
 		}
 	}()
-	sum, first, from := sha256.New(), &head{}, &source{ctx: ctx, Reader: src}
-	a.Size, err = io.CopyBuffer(writeOnly{io.MultiWriter(file, sum, first)}, from, make([]byte, copyBuffer))
-	if err != nil && from.err == nil {
+	cut, err = a.read(ctx, src, file)
+	if err != nil {
 		return nil, nil, full(err)
 	}
-	sum.Sum(a.Sum[:0])
-	a.Media = deliver.Sniff(first.bytes)
 	a.plain, _, err = picture.Plain(file, a.Size)
 	if errors.Is(err, picture.ErrUnsupported) || errors.Is(err, picture.ErrBroken) || errors.Is(err, picture.ErrTooLarge) {
 		err = nil // no picture that could be shown to the public without its metadata
 	}
-	return a, from.err, err
+	return a, cut, err
+}
+
+// read copies src to a writer, and notes size, sum and type of the bytes. cut is an error of src or the context, err one
+// of the writer.
+func (a *Arrival) read(ctx context.Context, src io.Reader, to io.Writer) (cut, err error) {
+	sum, first, from := sha256.New(), &head{}, &source{ctx: ctx, Reader: src}
+	a.Size, err = io.CopyBuffer(writeOnly{io.MultiWriter(to, sum, first)}, from, make([]byte, copyBuffer))
+	if from.err != nil {
+		err = nil
+	}
+	sum.Sum(a.Sum[:0])
+	a.Media = deliver.Sniff(first.bytes)
+	return from.err, err
 }
 
 // source reads until the context ends, and keeps the error that ends it. It has no methods by which io.CopyBuffer would

@@ -12,8 +12,8 @@ import (
 )
 
 // Installation is one of four records about the whole control workspace: the proof of its keyring, its identity, its own
-// data keys, and the note that it has files. They are separate because an earlier version, which knows the proof only, rewrites that record
-// when keys are rotated.
+// data keys, and the note that it has files. They are separate because an earlier version, which knows the proof only,
+// rewrites that record when keys are rotated.
 type Installation struct {
 	store.Meta
 	Proof    string `json:"proof,omitempty"`    // random bytes wrapped by the keyring, which no other keyring unwraps

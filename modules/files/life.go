@@ -139,8 +139,8 @@ func (m *Module) orphans(ctx context.Context, t *tenants.Tenant, all []*Version)
 // Damage is what Examine found wrong with the files of an organization.
 type Damage struct {
 	contents.Damage
-	// Files are the first files and versions whose bytes are missing, each as its identifier and name; MoreFiles is how many
-	// more there are.
+	// Files are the first files and versions whose bytes are missing, each as its identifier and name; MoreFiles is how
+	// many more there are.
 	Files     []string
 	MoreFiles int
 }

@@ -45,7 +45,7 @@ const (
 	offsetType    = "application/offset+octet-stream"
 
 	transferLife = 24 * time.Hour
-	maxTransfers = 500      // of an organization, under way
+	maxTransfers = 500 // of an organization, under way
 	maxMetadata  = 8 << 10
 	saveTime     = 30 * time.Second // for what has arrived when the sender is gone
 )

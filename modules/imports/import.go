@@ -142,7 +142,8 @@ func createAction() crud.Action {
 				"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n",
 				`[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
 				"external_id\temail\tfirst_name\ncrm-1815\tada@example.com\tAda\n",
-				// An archive is no text. What begins like one is read as one, and anything else as lines, whatever its type.
+				// An archive is no text. What begins like one is read as one, and anything else as lines, whatever its
+				// type.
 				`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
 			},
 			UploadLimit: maxUpload,

@@ -28,9 +28,10 @@ const (
 const reserved = "fields"
 
 // Parse reads field definitions as callers write them: an object of {title, type, required?} by identifier; the type
-// File has further members. All faults are noted in errs under path ("schema.color.type"). Fields is never nil, and valid only if no fault was noted.
-// Ignored names the members that callers may not set, or that definitions do not have, such as "schema.color.locked".
-// A type that looks like a misspelled known type is a fault, unless the field has that type in stored.
+// File has further members. All faults are noted in errs under path ("schema.color.type"). Fields is never nil, and
+// valid only if no fault was noted. Ignored names the members that callers may not set, or that definitions do not
+// have, such as "schema.color.locked". A type that looks like a misspelled known type is a fault, unless the field has
+// that type in stored.
 func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fields Fields, ignored []string) {
 	fields = make(Fields, min(len(raw), MaxFields))
 	names := slices.Sorted(maps.Keys(raw))

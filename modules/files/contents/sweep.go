@@ -208,8 +208,8 @@ func (k *Keeper) named(ctx context.Context, t *tenants.Tenant, objects []blobs.I
 type Damage struct {
 	Missing []Blob // the first without an object, or with one of another size
 	More    int    // how many more there are
-	// Orphans and OrphanBytes are the number and the size of the objects that no blob names. Sweep removes them when they are
-	// a day old; Old of them should have been removed.
+	// Orphans and OrphanBytes are the number and the size of the objects that no blob names. Sweep removes them when
+	// they are a day old; Old of them should have been removed.
 	Orphans, Old int
 	OrphanBytes  int64
 	Lost         int64 // bytes that the organization has, less those that its Storage says

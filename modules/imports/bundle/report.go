@@ -106,8 +106,8 @@ type ExportReport struct {
 	Kinds map[string]int `json:"kinds"` // lines by kind
 	// AsIs is how many lines hold records that their definitions no longer allow.
 	AsIs int `json:"as_is,omitempty"`
-	// Files and Bytes are the number and the size of the contents of files in an archive. Missing is how many were left out,
-	// and MissingFiles are the first files that have them.
+	// Files and Bytes are the number and the size of the contents of files in an archive. Missing is how many were left
+	// out, and MissingFiles are the first files that have them.
 	Files        int      `json:"files,omitempty"`
 	Bytes        int64    `json:"bytes,omitempty"`
 	Missing      int      `json:"missing,omitempty"`

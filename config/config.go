@@ -221,7 +221,7 @@ func Default() Config {
 		Engines:  Engines(),
 		Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite, Isolation: IsolationShared}},
 		Store:    DefaultBackend, Control: DefaultBackend,
-		Files:  Files{Store: FilesFolder, LinkLife: time.Hour},
+		Files:  Files{Store: FilesFolder, LinkLife: time.Hour, Reserve: 256},
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
 		SQLite: SQLite{Readers: 4, Cache: 256, QueryTimeout: 10 * time.Second},

@@ -24,6 +24,8 @@ type Files struct {
 	S3     S3     `yaml:"s3"`
 	// LinkLife is how long an address of a file is valid at least; it may be up to twice as long.
 	LinkLife time.Duration `yaml:"link_life"`
+	// Reserve is how many MiB of the disk of the data folder uploads leave free; 0: none.
+	Reserve int `yaml:"reserve"`
 	// Scan is the address of a scanner that judges files before they are stored; empty: none does. ScanToken is sent to it
 	// as a bearer token.
 	Scan      string        `yaml:"scan"`
@@ -56,7 +58,12 @@ const maxKeyPrefix = 200
 const (
 	minLinkLife = time.Minute
 	maxLinkLife = 7 * 24 * time.Hour
+
+	maxReserve = 1 << 20 // MiB
 )
+
+// ReserveBytes returns Reserve in bytes.
+func (f *Files) ReserveBytes() int64 { return int64(f.Reserve) << 20 }
 
 // check reports settings that cannot be used, and those that belong to another store, because they would be ignored.
 func (f *Files) check(fault func(name, format string, args ...any)) {
@@ -75,6 +82,9 @@ func (f *Files) check(fault func(name, format string, args ...any)) {
 	}
 	if f.LinkLife < minLinkLife || f.LinkLife > maxLinkLife {
 		fault("files.link_life", "must be from 1m to 168h")
+	}
+	if f.Reserve < 0 || f.Reserve > maxReserve {
+		fault("files.reserve", "must be a number of MiB from 0 to %d", maxReserve)
 	}
 	u, err := url.Parse(f.Scan)
 	switch {

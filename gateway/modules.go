@@ -51,7 +51,7 @@ func (s *Services) openModules(more []Module) {
 		scan = contents.ScanBy(s.cfg.Files.Scan, s.cfg.Files.ScanToken)
 	}
 	s.contents = contents.New(contents.Options{
-		Bucket: s.bucket, Incoming: s.incomingFolder(), Now: s.now, Log: s.log, Scan: scan, Ready: s.markBucket,
+		Bucket: s.bucket, Incoming: s.incomingFolder(), Reserve: s.cfg.Files.ReserveBytes(), Now: s.now, Log: s.log, Scan: scan, Ready: s.markBucket,
 		Keys: func(ctx context.Context, t *tenants.Tenant, purpose string) (contents.KeySet, error) {
 			return s.directory.DataKeys(ctx, t, purpose)
 		},
@@ -83,7 +83,7 @@ func (s *Services) openModules(more []Module) {
 	})
 	s.imports = imports.New(imports.Options{
 		Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log,
-		Background: s.background, Now: s.now, Dir: s.importsFolder(),
+		Background: s.background, Now: s.now, Dir: s.importsFolder(), Reserve: s.cfg.Files.ReserveBytes(),
 	})
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -267,6 +268,10 @@ func Full(e *store.QuotaError) *Problem {
 // NoSpaceMessage is told if the disk or the bucket for files is full.
 const NoSpaceMessage = "The server has no space left, so nothing of the file was stored. Tell its operator"
 
+func noSpace(err error) *Problem {
+	return &Problem{Code: http.StatusInsufficientStorage, Message: NoSpaceMessage, Err: err, Reason: "no space left for files"}
+}
+
 // ErrorsOf returns the field errors in the answer to an error; nil if there are none.
 func ErrorsOf(err error) []FieldError {
 	data, _ := ProblemOf(err).Data.(fieldErrors)
@@ -289,7 +294,7 @@ func ProblemOf(err error) *Problem {
 	case errors.As(err, &full):
 		return Full(full)
 	case errors.Is(err, blobs.ErrFull):
-		return &Problem{Code: http.StatusInsufficientStorage, Message: NoSpaceMessage, Err: err, Reason: "no space left for files"}
+		return noSpace(err)
 	case errors.Is(err, blobs.ErrUnavailable):
 		problem := Unavailable(err)
 		problem.Reason = "the store of files does not answer"
@@ -303,6 +308,8 @@ func ProblemOf(err error) *Problem {
 		return NotFound("Record not found")
 	case errors.Is(err, store.ErrConflict):
 		return &Problem{Code: http.StatusConflict, Message: "The record was changed meanwhile, please retry", Err: err}
+	case errors.Is(err, syscall.ENOSPC): // of a file; a database that is full is unavailable
+		return noSpace(err)
 	}
 	return Internal(err)
 }

@@ -41,8 +41,10 @@ type Backend struct {
 	KeepDeleted time.Duration
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
-	// TempDir is the folder for the input of imports. It is made when it is missing.
+	// TempDir is the folder for the input of imports. It is made when it is missing. Reserve is how many bytes of its disk
+	// they leave free.
 	TempDir string
+	Reserve int64
 	// Examine checks everything the gateway depends on.
 	Examine func(context.Context) []Finding
 	// ExamineEach examines the organizations after a slug, for a few seconds.

@@ -145,7 +145,7 @@ func (s *Server) spool(ctx context.Context, input io.Reader) (src bundle.Source,
 	if err := os.MkdirAll(s.TempDir, 0o700); err != nil {
 		return src, nil, fmt.Errorf("the folder for imports: %w", err)
 	}
-	src, done, err := bundle.Spool(ctx, input, s.TempDir)
+	src, done, err := bundle.Spool(ctx, input, s.TempDir, s.Reserve)
 	return src, func() {
 		if err := done(); err != nil {
 			s.Log.WarnContext(ctx, "the copy of an import could not be removed", "error", err)

@@ -72,6 +72,7 @@ type Options struct {
 	Background *background.Work
 	Now        func() time.Time
 	Dir        string // for uploaded files while they are imported
+	Reserve    int64  // bytes of the disk of Dir that they leave free
 }
 
 // Service runs imports until Options.Background is closed. An import that is interrupted continues when the same file
@@ -162,6 +163,7 @@ func createAction() crud.Action {
 				Code: http.StatusConflict, Message: busyMessage,
 				When: "the organization has an import that has not ended",
 			},
+			{Code: http.StatusInsufficientStorage, Message: operation.NoSpaceMessage, When: "the server has no space left for the file"},
 		}},
 	}
 }
@@ -241,7 +243,7 @@ func (s *Service) begin(ctx context.Context, c *operation.Call, job *Import) (_ 
 	if err := u.reserve(ctx); err != nil {
 		return nil, err
 	}
-	src, remove, err := bundle.Spool(ctx, uploadReader{ctx, u, c.Upload}, s.Dir)
+	src, remove, err := bundle.Spool(ctx, uploadReader{ctx, u, c.Upload}, s.Dir, s.Reserve)
 	if err == nil {
 		u.access, err = c.Lasting(ctx)
 	}

@@ -37,6 +37,7 @@ func TestFull(t *testing.T) {
 		t.Run(full, func(t *testing.T) {
 			t.Parallel()
 			a := open(t, func(c *config.Config, _ *gateway.Options) {
+				c.Files.Reserve = 0
 				if full == "objects" {
 					c.Files.Folder = t.TempDir()
 					mount(t, c.Files.Folder)
@@ -71,4 +72,25 @@ func TestFull(t *testing.T) {
 			a.state(t)
 		})
 	}
+}
+
+// TestReserve: uploads and imports leave room for the databases, and what is refused leaves nothing behind.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	a := open(t, func(c *config.Config, _ *gateway.Options) { c.Files.Reserve = 1 << 20 }) // MiB: more than any disk here has
+	before := a.state(t)
+	u := a.begin(t, 2)
+	_, admin := a.Person(t, "admin@example.com", fixture.WithRoles("admin"))
+	for how, answer := range map[string]*gatewaytest.Answer{
+		"raw":    a.post(t, uploadPath+"?filename=a.bin", "", "ab"),
+		"form":   a.postForm(t, uploadPath, newForm().file("file", "ok.txt", "", "ok")),
+		"tus":    u.send(t, 0, "ab"),
+		"import": a.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(admin), gatewaytest.Body("application/x-ndjson", "{}")),
+	} {
+		if answer.Code != http.StatusInsufficientStorage || !strings.Contains(answer.Message, "no space left") {
+			t.Errorf("%s: got %d %s, want 507", how, answer.Code, answer.Text())
+		}
+	}
+	a.wantSame(t, before)
+	fixture.As(a.Org, gatewaytest.WithKey(a.key)).Create(t, "/api/contacts", `{"first_name":"Ada"}`)
 }

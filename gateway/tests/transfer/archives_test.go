@@ -101,7 +101,7 @@ func (l library) export(t *testing.T, o bundle.ExportOptions) ([]byte, bundle.Ex
 // take imports a file and returns its report.
 func (l library) take(t *testing.T, file []byte, o bundle.ImportOptions) (bundle.Report, error) {
 	t.Helper()
-	src, remove, err := bundle.Spool(t.Context(), bytes.NewReader(file), t.TempDir())
+	src, remove, err := bundle.Spool(t.Context(), bytes.NewReader(file), t.TempDir(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,8 @@ type Options struct {
 	Keys func(ctx context.Context, t *tenants.Tenant, purpose string) (KeySet, error)
 	// Incoming is the folder for bytes while they arrive. What is in it when the process starts is garbage.
 	Incoming string
+	// Reserve is how many bytes of the disk of Incoming uploads leave free.
+	Reserve int64
 	// Scan, if set, judges bytes before they are stored. Errors: ErrRefused, store.ErrUnavailable.
 	Scan func(ctx context.Context, t *tenants.Tenant, a *Arrival) error
 	// Ready, if set, is called before bytes are stored. Its error is returned.

@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/blobs"
 	"tenantry/internal/deliver"
+	"tenantry/internal/diskroom"
 	"tenantry/internal/fault"
 	"tenantry/internal/picture"
 )
@@ -46,7 +47,7 @@ func (k *Keeper) ReceiveSome(ctx context.Context, src io.Reader) (_ *Arrival, cu
 			_ = a.Close()
 		}
 	}()
-	cut, err = a.read(ctx, src, file)
+	cut, err = a.read(ctx, src, diskroom.Reserve{Folder: k.Incoming, Bytes: k.Reserve}.Writer(file))
 	if err != nil {
 		return nil, nil, full(err)
 	}

@@ -470,7 +470,7 @@ func TestProblemsAreBounded(t *testing.T) {
 func TestSpool(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	src, remove, err := Spool(t.Context(), strings.NewReader(base), dir)
+	src, remove, err := Spool(t.Context(), strings.NewReader(base), dir, 0)
 	check(t, err)
 	for range 2 {
 		in, err := src.Open()
@@ -488,7 +488,7 @@ func TestSpool(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := Spool(ctx, strings.NewReader(base), dir); !errors.Is(err, context.Canceled) {
+	if _, _, err := Spool(ctx, strings.NewReader(base), dir, 0); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"tenantry/backends/record"
+	"tenantry/internal/diskroom"
 )
 
 // Source is the input of an import. It is read several times from the start, so it must be a file, or a stream that
@@ -31,14 +33,15 @@ func FileSource(path string) (Source, error) {
 }
 
 // Spool copies a stream that can be read only once, such as standard input, into a temporary file in dir ("" is the
-// system's temporary folder). Only its owner can read the file; remove deletes it.
-func Spool(ctx context.Context, r io.Reader, dir string) (src Source, remove func() error, err error) {
+// system's temporary folder), whose disk keeps reserve bytes free. Only its owner can read the file; remove deletes it.
+// Errors: those of r and of the file; syscall.ENOSPC if there is no room.
+func Spool(ctx context.Context, r io.Reader, dir string, reserve int64) (src Source, remove func() error, err error) {
 	f, err := os.CreateTemp(dir, "tenantry-import-*")
 	if err != nil {
 		return Source{}, nil, fmt.Errorf("copy the input to a file: %w", err)
 	}
 	name := f.Name()
-	_, err = io.Copy(f, contextReader{ctx, r})
+	_, err = io.Copy(diskroom.Reserve{Folder: filepath.Dir(name), Bytes: reserve}.Writer(f), contextReader{ctx, r})
 	if err = errors.Join(err, f.Close()); err == nil {
 		src, err = FileSource(name)
 	}

@@ -38,6 +38,9 @@ func TestDeploySettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, w := range c.Warnings {
+		t.Errorf("got the warning %+v, want none", w)
+	}
 	if c.BaseDomain != "example.com" || c.Admin.Token.Reveal() != given["ADMIN_TOKEN"] {
 		t.Errorf("got base domain %q and token %q, want example.com and %q", c.BaseDomain, c.Admin.Token.Reveal(),
 			given["ADMIN_TOKEN"])

@@ -47,6 +47,10 @@ func (c *Config) warn(memory uint64, fault func(name, format string, args ...any
 			c.PublicURL, c.BaseDomain)
 	}
 
+	if c.Files.Store == FilesFolder && c.Files.Folder == "" && c.Backends[c.Control].Engine == EngineMongo {
+		note("files.folder", "set it to a folder that all replicas share, or set files.store to s3",
+			"the bytes of files are in the data folder of this process, where other replicas do not find them")
+	}
 	if cache := uint64(max(c.SQLite.Cache, 0)) << 20; memory > 0 && c.BackendsOf(EngineSQLite) > 0 {
 		mib := memory >> 20
 		switch {

@@ -13,6 +13,7 @@ import (
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
+	const mongo = "store: m\ncontrol: m\nbackends: {m: {engine: mongo, uri: 'mongodb://x/'}}\n"
 	proxies := func(list ...string) string { return "trusted_proxies: ['" + strings.Join(list, "', '") + "']" }
 	first := func(n int, form string) (all []string) {
 		for i := range n {
@@ -51,7 +52,10 @@ func TestWarnings(t *testing.T) {
 		{text: "sqlite: {cache: 513}", memory: gib, warning: "sqlite.cache: 513 MiB are more than half of the 1024 MiB of memory"},
 		{text: "sqlite: {cache: 1025}", memory: gib, fault: "sqlite.cache: 1025 MiB are more than the 1024 MiB of memory that this process may use: set it to 256 or less"},
 		{text: "", memory: gib / 8, fault: "sqlite.cache: 256 MiB are more than the 128 MiB"},
-		{text: "sqlite: {cache: 1025}\nstore: m\ncontrol: m\nbackends: {m: {engine: mongo, uri: 'mongodb://x/'}}", memory: gib},
+		{text: mongo + "sqlite: {cache: 1025}\nfiles: {folder: /shared}", memory: gib},
+		{text: mongo, warning: "files.folder: the bytes of files are in the data folder of this process"},
+		{text: mongo + "files: {folder: /shared}"},
+		{text: mongo + "files: {store: s3, s3: {endpoint: 'https://x', bucket: abc, access_key: a, secret_key: b}}"},
 		{text: "memory: {limit: 2000}", memory: gib, warning: "memory.limit: 2000 MiB are more than the 1024 MiB"},
 		{environ: "TENANTRY_PORT=tcp://10.0.0.1:80", warning: "environment: TENANTRY_PORT was set by Kubernetes for a Service and is not a setting; it is ignored"},
 		{environ: "TENANTRY_PORT=tcp://10.0.0.1:80 TENANTRY_SERVICE_HOST=10.0.0.1 TENANTRY_SERVICE_PORT=80 TENANTRY_SERVICE_PORT_HTTP=80 TENANTRY_PORT_80_TCP=tcp://10.0.0.1:80" +

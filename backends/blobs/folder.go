@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -32,19 +31,11 @@ const (
 	partAge = 24 * time.Hour
 	// moveTries bounds how often Put makes the directories of an object that others remove because they are empty.
 	moveTries = 10
-	// maxDurable bounds the directories that folder.durable remembers.
-	maxDurable = 4096
 )
 
-// folder is a Bucket in a folder: an object is a file whose path is its name.
-type folder struct {
-	dir string
-
-	mu sync.Mutex
-	// durable has directories whose entries, up to the root, are on disk since this process looked, guarded by mu. Put
-	// syncs those of other directories, because a process may be killed after it has made them.
-	durable map[string]bool
-}
+// folder is a Bucket in a folder: an object is a file whose path is its name. It remembers nothing about the folder,
+// because other processes may change it, too.
+type folder struct{ dir string }
 
 // File is an Object of a folder. Its *os.File can be given to a connection, so that the kernel sends it.
 type File struct {
@@ -55,8 +46,8 @@ type File struct {
 // Size returns the size in bytes.
 func (f *File) Size() int64 { return f.size }
 
-// Folder returns the bucket whose objects are files below dir, which it makes if necessary. Only one process may use a
-// folder. Objects that it opens are *File. It returns an error if the folder cannot be made or read.
+// Folder returns the bucket whose objects are files below dir, which it makes if necessary. Several
+// processes of a machine may use a folder. Objects that it opens are *File. It returns an error if the folder cannot be made or read.
 func Folder(dir string) (Bucket, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder of files: %w", err)
@@ -64,7 +55,7 @@ func Folder(dir string) (Bucket, error) {
 	if _, err := os.ReadDir(dir); err != nil {
 		return nil, fmt.Errorf("the folder of files: %w", err)
 	}
-	return &folder{dir: dir, durable: map[string]bool{}}, nil
+	return &folder{dir: dir}, nil
 }
 
 func (f *folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
@@ -141,30 +132,15 @@ func (f *folder) copy(ctx context.Context, file *os.File, target string) (err er
 	return f.move(part.Name(), target)
 }
 
-// makeDurable syncs a directory, and the entries of all directories that lead to it, unless they are durable already.
+// makeDurable syncs a directory and all that lead to it. Another process may have made them, and not have synced them
+// yet. Where nothing is to be written, a sync takes about 0.1 ms.
 func (f *folder) makeDurable(dir string) error {
-	if err := syncDir(dir); err != nil {
-		if errors.Is(err, fs.ErrNotExist) { // DeleteAll has removed it with the object
-			return nil
-		}
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.durable[dir] {
-		return nil
-	}
-	for at := dir; at != f.dir; {
-		at = filepath.Dir(at)
-		if err := syncDir(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for ; ; dir = filepath.Dir(dir) {
+		// A directory is missing if DeleteAll has removed it with the object.
+		if err := syncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) || dir == f.dir {
 			return err
 		}
 	}
-	if len(f.durable) >= maxDurable {
-		clear(f.durable)
-	}
-	f.durable[dir] = true
-	return nil
 }
 
 // syncDir makes the entries of a directory durable.
@@ -244,11 +220,7 @@ func (f *folder) delete(name string) error {
 // prune removes a directory if it is empty, likewise those above it, and syncs the first that is not.
 func (f *folder) prune(dir string) error {
 	for ; dir != f.dir; dir = filepath.Dir(dir) {
-		f.mu.Lock()
-		delete(f.durable, dir)
-		err := os.Remove(dir)
-		f.mu.Unlock()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
@@ -272,10 +244,7 @@ func (f *folder) deleteAll(ctx context.Context, name string) error {
 		if err := os.MkdirAll(f.path(aside), 0o700); err != nil {
 			return err
 		}
-		f.mu.Lock()
-		clear(f.durable)
 		err = os.Rename(path, filepath.Join(f.path(aside), trashPrefix+rand.Text()))
-		f.mu.Unlock()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // others have deleted them
 			return err
 		}

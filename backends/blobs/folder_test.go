@@ -6,12 +6,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +39,46 @@ func TestFolder(t *testing.T) {
 		b, _ := folder(t)
 		return b
 	})
+}
+
+// TestFolderIsShared runs the suite on a folder that two processes use: each call is made by the other one.
+func TestFolderIsShared(t *testing.T) {
+	t.Parallel()
+	blobtest.Run(t, func(t *testing.T) blobs.Bucket {
+		t.Helper()
+		first, dir := folder(t)
+		second, err := blobs.Folder(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &inTurns{buckets: [2]blobs.Bucket{first, second}}
+	})
+}
+
+// inTurns is a Bucket that uses two others in turns.
+type inTurns struct {
+	buckets [2]blobs.Bucket
+	calls   atomic.Int64
+}
+
+func (b *inTurns) next() blobs.Bucket { return b.buckets[b.calls.Add(1)%2] }
+
+func (b *inTurns) Put(ctx context.Context, name string, file *os.File) error {
+	return b.next().Put(ctx, name, file)
+}
+
+func (b *inTurns) Open(ctx context.Context, name string) (blobs.Object, error) {
+	return b.next().Open(ctx, name)
+}
+
+func (b *inTurns) Delete(ctx context.Context, name string) error { return b.next().Delete(ctx, name) }
+
+func (b *inTurns) List(ctx context.Context, prefix string) iter.Seq2[blobs.Info, error] {
+	return b.next().List(ctx, prefix)
+}
+
+func (b *inTurns) DeleteAll(ctx context.Context, prefix string) error {
+	return b.next().DeleteAll(ctx, prefix)
 }
 
 // TestFolderTakesFilesOfOtherDevices checks that a file which cannot be moved is copied.

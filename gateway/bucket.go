@@ -1,11 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"tenantry/backends/blobs"
@@ -54,6 +57,14 @@ func (s *Services) openBucket(ctx context.Context) error {
 // bucketMark names the empty object that tells the bucket of this installation from others.
 func (s *Services) bucketMark() string { return "installation/" + s.directory.Installation() }
 
+// bucketPlace says where the bucket is.
+func (s *Services) bucketPlace() string {
+	if s.cfg.Files.Store == config.FilesS3 {
+		return "files.s3 (bucket " + s.cfg.Files.S3.Bucket + ")"
+	}
+	return absolute(s.cfg.FilesDir())
+}
+
 // checkBucket returns ErrNoFiles if files were stored, but not in this bucket: it would be started with all files lost,
 // as after a mount is missing. A server that does not answer is no error.
 func (s *Services) checkBucket(ctx context.Context) error {
@@ -68,13 +79,9 @@ func (s *Services) checkBucket(ctx context.Context) error {
 	case err == nil:
 		return mark.Close()
 	case errors.Is(err, blobs.ErrNotFound):
-		where := "files.s3 (bucket " + s.cfg.Files.S3.Bucket + ")"
-		if s.cfg.Files.Store != config.FilesS3 {
-			where = absolute(s.cfg.FilesDir())
-		}
 		return fmt.Errorf("%w: %s is not where this installation has the bytes of its files: mount the folder, or correct the "+
 			"settings files.*. If the bytes are lost, make the empty file %s there, and tenantry doctor names the files without any",
-			ErrNoFiles, where, s.bucketMark())
+			ErrNoFiles, s.bucketPlace(), s.bucketMark())
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
@@ -82,28 +89,97 @@ func (s *Services) checkBucket(ctx context.Context) error {
 	return nil
 }
 
-// markBucket marks the bucket as that of this installation before the first file is stored. If it was another one before,
-// it returns blobs.ErrUnavailable: a mount may have been lost.
-func (s *Services) markBucket(ctx context.Context) error {
-	if s.marked.Load() {
+// markedBucket is the bucket of an installation, in which a mark tells it from others. What is missing or was stored
+// while the mark is missing says nothing about the installation: a mount may have been lost. Such calls return
+// blobs.ErrUnavailable.
+type markedBucket struct {
+	blobs.Bucket
+	s *Services
+	// lasting: the bucket of a server, from which a mark that was seen does not disappear.
+	lasting bool
+	seen    atomic.Bool
+}
+
+func (s *Services) markedBucket() *markedBucket {
+	return &markedBucket{Bucket: s.bucket, s: s, lasting: s.cfg.Files.Store == config.FilesS3}
+}
+
+func (m *markedBucket) Put(ctx context.Context, name string, file *os.File) error {
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	err := m.Bucket.Put(ctx, name, file)
+	if err != nil || m.lasting {
+		return err
+	}
+	if err = m.check(ctx); err != nil {
+		_ = m.Bucket.Delete(context.WithoutCancel(ctx), name) // it is not where anybody would look for it
+	}
+	return err
+}
+
+func (m *markedBucket) Open(ctx context.Context, name string) (blobs.Object, error) {
+	object, err := m.Bucket.Open(ctx, name)
+	if errors.Is(err, blobs.ErrNotFound) {
+		err = cmp.Or(m.check(ctx), err)
+	}
+	return object, err
+}
+
+func (m *markedBucket) Delete(ctx context.Context, name string) error {
+	return cmp.Or(m.Bucket.Delete(ctx, name), m.check(ctx))
+}
+
+func (m *markedBucket) DeleteAll(ctx context.Context, prefix string) error {
+	return cmp.Or(m.Bucket.DeleteAll(ctx, prefix), m.check(ctx))
+}
+
+func (m *markedBucket) List(ctx context.Context, prefix string) iter.Seq2[blobs.Info, error] {
+	return func(yield func(blobs.Info, error) bool) {
+		if err := m.check(ctx); err != nil {
+			yield(blobs.Info{}, err)
+			return
+		}
+		for info, err := range m.Bucket.List(ctx, prefix) {
+			if !yield(info, err) {
+				return
+			}
+		}
+		if err := m.check(ctx); err != nil {
+			yield(blobs.Info{}, err)
+		}
+	}
+}
+
+// check returns blobs.ErrUnavailable if files were stored, but the mark is missing.
+func (m *markedBucket) check(ctx context.Context) error {
+	if m.lasting && m.seen.Load() {
 		return nil
 	}
-	mark, err := s.bucket.Open(ctx, s.bucketMark())
-	if errors.Is(err, blobs.ErrNotFound) {
-		has, failed := s.directory.HasFiles(ctx)
-		if failed != nil {
-			return failed
-		}
-		if has {
-			return fmt.Errorf("%w: the object %s is missing", blobs.ErrUnavailable, s.bucketMark())
-		}
-		if err = s.putMark(ctx); err == nil {
-			err = s.directory.NoteFiles(ctx)
-		}
-	} else if err == nil {
-		err = errors.Join(mark.Close(), s.directory.NoteFiles(ctx))
+	mark, err := m.Bucket.Open(ctx, m.s.bucketMark())
+	if err == nil {
+		return mark.Close()
 	}
-	s.marked.Store(err == nil)
+	if !errors.Is(err, blobs.ErrNotFound) {
+		return err
+	}
+	has, err := m.s.directory.HasFiles(ctx)
+	if err == nil && has {
+		err = fmt.Errorf("%w: the object %s is missing in %s", blobs.ErrUnavailable, m.s.bucketMark(), m.s.bucketPlace())
+	}
+	return err
+}
+
+// ready marks the bucket before the first file is stored, and later checks that the mark is there.
+func (m *markedBucket) ready(ctx context.Context) error {
+	err := m.check(ctx)
+	if err != nil || m.seen.Load() {
+		return err
+	}
+	if err = m.s.putMark(ctx); err == nil { // if it is there already, nothing changes
+		err = m.s.directory.NoteFiles(ctx)
+	}
+	m.seen.Store(err == nil)
 	return err
 }
 

@@ -51,7 +51,7 @@ func (s *Services) openModules(more []Module) {
 		scan = contents.ScanBy(s.cfg.Files.Scan, s.cfg.Files.ScanToken)
 	}
 	s.contents = contents.New(contents.Options{
-		Bucket: s.bucket, Incoming: s.incomingFolder(), Reserve: s.cfg.Files.ReserveBytes(), Now: s.now, Log: s.log, Scan: scan, Ready: s.markBucket,
+		Bucket: s.markedBucket(), Incoming: s.incomingFolder(), Reserve: s.cfg.Files.ReserveBytes(), Now: s.now, Log: s.log, Scan: scan,
 		Keys: func(ctx context.Context, t *tenants.Tenant, purpose string) (contents.KeySet, error) {
 			return s.directory.DataKeys(ctx, t, purpose)
 		},

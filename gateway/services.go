@@ -60,7 +60,6 @@ type Services struct {
 	telemetry  *telemetry.Telemetry // nil: off
 	store      *store.Store
 	bucket     blobs.Bucket // of the bytes of files
-	marked     atomic.Bool  // the bucket is known to be that of this installation
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
 	redis      redisconn.Client

@@ -95,10 +95,18 @@ func (f *folder) move(from, target string) error {
 		if _, err := os.Lstat(from); err != nil { // it is not the directory that is missing
 			return err
 		}
-		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		if err := f.makeDir(filepath.Dir(target)); err != nil {
 			return err
 		}
 	}
+}
+
+// makeDir makes a directory below that of the bucket, which must exist: if a mount was lost, nothing appears in its place.
+func (f *folder) makeDir(path string) error {
+	if _, err := os.Stat(f.dir); err != nil {
+		return fmt.Errorf("the folder itself: %w", err)
+	}
+	return os.MkdirAll(path, 0o700)
 }
 
 // copy stores the content of a file of another device as an object.
@@ -107,7 +115,7 @@ func (f *folder) copy(ctx context.Context, file *os.File, target string) (err er
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.path(aside), 0o700); err != nil {
+	if err := f.makeDir(f.path(aside)); err != nil {
 		return err
 	}
 	part, err := os.CreateTemp(f.path(aside), partPattern) // its mode is 0600
@@ -241,7 +249,7 @@ func (f *folder) DeleteAll(ctx context.Context, prefix string) error {
 func (f *folder) deleteAll(ctx context.Context, name string) error {
 	path := f.path(name)
 	if stat, err := os.Lstat(path); err == nil && stat.IsDir() {
-		if err := os.MkdirAll(f.path(aside), 0o700); err != nil {
+		if err := f.makeDir(f.path(aside)); err != nil {
 			return err
 		}
 		err = os.Rename(path, filepath.Join(f.path(aside), trashPrefix+rand.Text()))

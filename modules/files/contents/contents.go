@@ -77,7 +77,7 @@ type KeySet interface {
 // NamePurpose is the purpose of the data keys that name bytes.
 const NamePurpose = "file-names"
 
-// Options are the dependencies of a Keeper. All but Scan and Ready are required.
+// Options are the dependencies of a Keeper. All but Scan and Reserve are required.
 type Options struct {
 	Bucket blobs.Bucket
 	// Keys returns the organization's data keys for a purpose.
@@ -88,8 +88,6 @@ type Options struct {
 	Reserve int64
 	// Scan, if set, judges bytes before they are stored. Errors: ErrRefused, store.ErrUnavailable.
 	Scan func(ctx context.Context, t *tenants.Tenant, a *Arrival) error
-	// Ready, if set, is called before bytes are stored. Its error is returned.
-	Ready func(ctx context.Context) error
 	Now   func() time.Time
 	Log   *slog.Logger
 }

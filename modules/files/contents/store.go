@@ -17,11 +17,6 @@ func (k *Keeper) Store(
 	ctx context.Context, t *tenants.Tenant, all []*Arrival,
 	commit func(ctx context.Context, b *store.Batch, blobs []*Blob) error,
 ) error {
-	if k.Ready != nil {
-		if err := k.Ready(ctx); err != nil {
-			return err
-		}
-	}
 	for _, a := range all {
 		if k.Scan != nil && a.file != nil {
 			if err := k.Scan(ctx, t, a); err != nil {

@@ -81,17 +81,30 @@ func (x *exchange) content(ctx context.Context, c *operation.Content, before htt
 }
 
 // rangedRequest returns the request, without its Range if that must or may be ignored (RFC 9110, 14.2): of a HEAD, in
-// another unit than bytes, or with too many ranges.
+// another unit than bytes, or with too many ranges. A suffix of no bytes, which http.ServeContent would answer, is
+// beyond every end instead (14.1.2).
 func rangedRequest(r *http.Request) *http.Request {
-	asked := r.Header.Get("Range")
-	few := strings.HasPrefix(asked, "bytes=") && strings.Count(asked, ",") < maxRanges
-	if asked == "" || r.Method == http.MethodGet && few {
+	if r.Header.Get("Range") == "" {
 		return r
 	}
-	whole := *r
-	whole.Header = r.Header.Clone()
-	whole.Header.Del("Range")
-	return &whole
+	asked, isBytes := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
+	ranges := strings.Split(asked, ",")
+	var wanted []string
+	if isBytes && r.Method == http.MethodGet && len(ranges) <= maxRanges {
+		for _, one := range ranges {
+			if suffix, is := strings.CutPrefix(strings.TrimSpace(one), "-"); is && suffix != "" && strings.Trim(suffix, "0") == "" {
+				one = strconv.Itoa(math.MaxInt64) + "-"
+			}
+			wanted = append(wanted, one)
+		}
+	}
+	changed := *r
+	changed.Header = r.Header.Clone()
+	changed.Header.Del("Range")
+	if wanted != nil {
+		changed.Header.Set("Range", "bytes="+strings.Join(wanted, ","))
+	}
+	return &changed
 }
 
 // cutShort returns the problem, for the log, of a content that was not sent to its end. source is the error of reading

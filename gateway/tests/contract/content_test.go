@@ -104,6 +104,8 @@ func TestContent(t *testing.T) {
 			{"suffix", http.MethodGet, []string{"Range", "bytes=-4"}, 206, "cdef", "bytes 4194300-4194303/4194304"},
 			{"large range", http.MethodGet, []string{"Range", "bytes=16-"}, 206, all[16:], "bytes 16-4194303/4194304"},
 			{"beyond the end", http.MethodGet, []string{"Range", "bytes=4194304-"}, 416, "envelope", "bytes */4194304"},
+			{"suffix of nothing", http.MethodGet, []string{"Range", "bytes=-0"}, 416, "envelope", "bytes */4194304"},
+			{"one suffix of nothing", http.MethodGet, []string{"Range", "bytes=-00, 3-9,-0"}, 206, "3456789", "bytes 3-9/4194304"},
 			{"malformed range", http.MethodGet, []string{"Range", "bytes=x-"}, 416, "envelope", "bytes */4194304"},
 			{"unknown unit", http.MethodGet, []string{"Range", "lines=1-2"}, 200, all, ""},
 			{"too many ranges", http.MethodGet, []string{"Range", "bytes=" + strings.Repeat("1-2,", 16) + "3-4"}, 200, all, ""},

@@ -61,11 +61,11 @@ var standIns = []struct {
 	{`\b[0-9a-f]{40}\b`, true},
 	{`\b1[78]\d{8}\b`, false}, // seconds
 	{`tnt_(?:server_full|server_read|browser)_\w+`, true},
-	{`eyJ[\w-]+(?:\.[\w-]+\.[\w-]+)?`, true}, // a share's token, where a list goes on
-	{`[A-Z2-7]{26}\.\d+\.[\w-]{43}`, false},  // what is random of a form's challenge
-	{`\b(?:inv_|sin_|att_|0-)[\w-]{20,}`, true},   // an invitation, a share
-	{`"\d+-\w+"`, true},                      // an ETag
-	{`\b[0-9a-f]{24}\.[A-Z2-7]{26}\b`, true}, // the token of an uploaded file
+	{`eyJ[\w-]+(?:\.[\w-]+\.[\w-]+)?`, true},    // a share's token, where a list goes on
+	{`[A-Z2-7]{26}\.\d+\.[\w-]{43}`, false},     // what is random of a form's challenge
+	{`\b(?:inv_|sin_|att_|0-)[\w-]{20,}`, true}, // an invitation, a share
+	{`"\d+-\w+"`, true},                         // an ETag
+	{`\b[0-9a-f]{24}\.[A-Z2-7]{26}\b`, true},    // the token of an uploaded file
 	{`\b[0-9a-f]{24}\b`, true},
 }
 

@@ -304,21 +304,31 @@ func TestTus_Cut(t *testing.T) {
 // TestTus_ManyParts checks that many small requests leave few parts, in order.
 func TestTus_ManyParts(t *testing.T) {
 	t.Parallel()
-	a := open(t)
-	const size = 100
-	text := filler(1, size)
-	u := a.begin(t, size, "digest", digest(text))
-	most := 0
-	for at := range size {
-		if answer := u.send(t, at, text[at:at+1]); answer.Code != http.StatusNoContent {
-			t.Fatalf("at %d: got %d %s, want 204", at, answer.Code, answer.Text())
-		}
-		most = max(most, len(a.state(t).Objects))
+	for name, part := range map[string]func(n int) int{
+		"equal": func(int) int { return 1 }, "falling": func(n int) int { return 60 - n }, "rising": func(n int) int { return 1 + n },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := open(t)
+			const parts, bound = 60, 8
+			size := 0
+			for n := range parts {
+				size += part(n)
+			}
+			text := filler(1, size)
+			u := a.begin(t, size, "digest", digest(text))
+			for n, at, most := 0, 0, 0; n < parts; n++ {
+				if answer := u.send(t, at, text[at:at+part(n)]); answer.Code != http.StatusNoContent {
+					t.Fatalf("at %d: got %d %s, want 204", at, answer.Code, answer.Text())
+				}
+				at += part(n)
+				if most = max(most, len(a.state(t).Objects)); most > bound {
+					t.Fatalf("got %d objects after %d parts, want at most %d", most, n+1, bound)
+				}
+			}
+			u.wantFile(t, text)
+		})
 	}
-	if most > 8 {
-		t.Errorf("got up to %d parts of %d bytes, want at most 8", most, size)
-	}
-	u.wantFile(t, text)
 }
 
 // TestTus_CutLarge cuts an upload of several parts 40 times.

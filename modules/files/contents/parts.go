@@ -36,13 +36,14 @@ func PartBytes(length int64) int64 {
 }
 
 // AppendPart stores bytes that have arrived as the next part of an upload, and returns its parts from then on, and those
-// that the new part replaces: smaller ones before it are joined with it, so that many small requests leave few parts.
+// that the new part replaces: those before it of up to twice its size are joined with it, so that many small requests
+// leave few parts. Each part that is left has more than twice the size of the next, or PartBytes.
 // Errors: blobs.ErrFull, blobs.ErrUnavailable, blobs.ErrNotFound if a part is gone.
 func (k *Keeper) AppendPart(
 	ctx context.Context, t *tenants.Tenant, upload string, parts []Part, a *Arrival, length int64,
 ) (all, replaced []Part, err error) {
 	keep, size := len(parts), a.Size
-	for ; keep > 0 && size < PartBytes(length) && parts[keep-1].Size <= size; keep-- {
+	for ; keep > 0 && size < PartBytes(length) && parts[keep-1].Size <= 2*size; keep-- {
 		size += parts[keep-1].Size
 	}
 	if replaced = parts[keep:]; len(replaced) > 0 {

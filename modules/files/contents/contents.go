@@ -88,8 +88,8 @@ type Options struct {
 	Reserve int64
 	// Scan, if set, judges bytes before they are stored. Errors: ErrRefused, store.ErrUnavailable.
 	Scan func(ctx context.Context, t *tenants.Tenant, a *Arrival) error
-	Now   func() time.Time
-	Log   *slog.Logger
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
 // Keeper keeps the bytes of all organizations. Safe for concurrent use, by several replicas with one bucket.

@@ -16,6 +16,7 @@ import (
 	"tenantry/backends/record/field"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/formdata"
 	"tenantry/internal/strictjson"
 	"tenantry/modules/files/contents"
 	"tenantry/operation"
@@ -26,8 +27,9 @@ import (
 const (
 	maxUpload     = 1 << 40 // bytes that no organization's limit exceeds
 	maxParts      = 100     // files
-	maxFields     = 2000    // other parts
-	maxFieldBytes = 2000    // of one of them
+	maxFieldBytes = 2000    // of another part
+	maxFormBytes  = 64 << 10
+	fieldBytes    = 64 // that each other part has in maxFormBytes besides its content
 	uploadTime    = 2 * time.Hour
 
 	octetStream = "application/octet-stream"
@@ -228,10 +230,10 @@ func (m *Module) each(
 		}
 		return m.receive(ctx, c, in, c.Upload, check, pass)
 	}
-	form := multipart.NewReader(io.MultiReader(c.Upload, strings.NewReader("\r\n"), noEnd{}), params["boundary"])
-	values, read := []strictjson.Member{}, 0
-	for n := 0; ; n++ {
-		part, err := form.NextRawPart()
+	form := formdata.NewReader(io.MultiReader(c.Upload, strings.NewReader("\r\n"), noEnd{}), params["boundary"])
+	values, read, left := []strictjson.Member{}, 0, maxFormBytes
+	for {
+		part, err := form.Next()
 		if err == io.EOF { //nolint:errorlint // others wrap it
 			return nil
 		}
@@ -250,10 +252,8 @@ func (m *Module) each(
 			if err := m.receive(ctx, c, in, part, check, pass); err != nil {
 				return in.explain(err, read-1, read)
 			}
-		case n >= maxFields:
-			return fault.One("file", fault.Length, "a form may have at most %d fields", maxFields)
 		default:
-			if values, err = m.readField(part, name, values); err != nil {
+			if values, err = m.readField(part, name, values, &left); err != nil {
 				return err
 			}
 		}
@@ -311,6 +311,9 @@ func malformed(err error) error {
 	}
 	_, header := errors.AsType[textproto.ProtocolError](err)
 	switch {
+	case errors.Is(err, formdata.ErrHeader):
+		return operation.BadRequest("The form could not be read, so nothing was stored: the header of a part may have at most %d "+
+			"bytes", formdata.MaxHeader)
 	case errors.Is(err, multipart.ErrMessageTooLarge), errors.Is(err, io.ErrUnexpectedEOF), header,
 		strings.HasPrefix(err.Error(), "multipart:"):
 		return operation.BadRequest("The form could not be read to its end, so nothing was stored")
@@ -318,8 +321,10 @@ func malformed(err error) error {
 	return err
 }
 
-// readField reads a part of a form that is a field of the record.
-func (m *Module) readField(part *multipart.Part, name string, values []strictjson.Member) ([]strictjson.Member, error) {
+// readField reads a part of a form that is a field of the record. left is what remains of maxFormBytes.
+func (m *Module) readField(
+	part *multipart.Part, name string, values []strictjson.Member, left *int,
+) ([]strictjson.Member, error) {
 	at := slices.IndexFunc(m.maker.Fields(), func(f field.Field) bool { return f.Name == name })
 	if at < 0 {
 		return nil, operation.BadRequest("The form has a part %q, which is neither a file nor a field of one", clip(name))
@@ -330,6 +335,10 @@ func (m *Module) readField(part *multipart.Part, name string, values []strictjso
 	}
 	if len(text) > maxFieldBytes {
 		return nil, fault.One(name, fault.Length, "%s must be at most %d bytes", name, maxFieldBytes)
+	}
+	if *left -= len(text) + fieldBytes; *left < 0 {
+		return nil, fault.One(name, fault.Length, "the fields of a form may have at most %d bytes together, of which each "+
+			"takes %d besides its own: send the files in several forms", maxFormBytes, fieldBytes)
 	}
 	f := &m.maker.Fields()[at]
 	v := f.Literal(string(text))

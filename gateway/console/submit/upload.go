@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/visit"
 	"tenantry/internal/fault"
+	"tenantry/internal/formdata"
 	"tenantry/operation"
 )
 
@@ -29,14 +31,18 @@ const (
 func upload(v *visit.Visit, row *operation.Row, params map[string]string) {
 	sent := url.Values{}
 	v.Visitor.Pause()
-	parts, err := v.R.MultipartReader()
+	media, sentAs, err := mime.ParseMediaType(v.R.Header.Get("Content-Type"))
+	if err == nil && (media != operation.FormMedia || sentAs["boundary"] == "") {
+		err = http.ErrNotMultipart
+	}
+	parts := formdata.NewReader(v.R.Body, sentAs["boundary"])
 	left := int64(maxFieldBytes)
 	for range maxParts {
 		if err != nil {
 			break
 		}
 		var part *multipart.Part
-		if part, err = parts.NextPart(); err != nil {
+		if part, err = parts.Next(); err != nil {
 			break
 		}
 		name := part.FormName()
@@ -73,7 +79,7 @@ func upload(v *visit.Visit, row *operation.Row, params map[string]string) {
 
 // attach gives the call the file that the part has, and the files that follow if the operation takes several. It
 // returns what is wrong with the choice, or "".
-func attach(call *ask.Call, parts *multipart.Reader, part *multipart.Part) (wrong string) {
+func attach(call *ask.Call, parts *formdata.Reader, part *multipart.Part) (wrong string) {
 	switch types := input.MediaTypes(); {
 	case input.TakesAny(call.Row) && part.FileName() == "": // browsers send such a part if nothing is chosen
 		return "choose a file"
@@ -95,7 +101,7 @@ func attach(call *ask.Call, parts *multipart.Reader, part *multipart.Part) (wron
 
 // files reads the files of a form as a form of their own, without the fields of the page.
 type files struct {
-	parts *multipart.Reader
+	parts *formdata.Reader
 	part  *multipart.Part
 	form  *multipart.Writer // writes to head
 	head  bytes.Buffer      // what comes before the rest of the part
@@ -103,7 +109,7 @@ type files struct {
 }
 
 // newFiles returns a reader of a form with the part and those that follow.
-func newFiles(parts *multipart.Reader, part *multipart.Part) *files {
+func newFiles(parts *formdata.Reader, part *multipart.Part) *files {
 	f := &files{parts: parts, part: part}
 	f.form = multipart.NewWriter(&f.head)
 	_, f.err = f.form.CreatePart(part.Header)
@@ -131,7 +137,7 @@ func (f *files) Read(p []byte) (int, error) {
 
 // next goes to the next part, or to the end of the form.
 func (f *files) next() (err error) {
-	f.part, err = f.parts.NextPart()
+	f.part, err = f.parts.Next()
 	switch {
 	case errors.Is(err, io.EOF):
 		f.err = io.EOF

@@ -14,6 +14,7 @@ import (
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
+	"tenantry/internal/formdata"
 	"tenantry/tenants"
 )
 
@@ -69,6 +70,13 @@ func TestUpload_Refused(t *testing.T) {
 	for range 101 {
 		many.file("file", "x.txt", "text/plain", "x")
 	}
+	longFields, manyFields := newForm(), newForm()
+	for range 34 {
+		longFields.field("teams[]", strings.Repeat("a", 2000))
+	}
+	for range 1025 {
+		manyFields.field("teams[]", "")
+	}
 	for _, tt := range []struct {
 		name    string
 		path    string
@@ -92,6 +100,8 @@ func TestUpload_Refused(t *testing.T) {
 		{"no file", uploadPath, "", newForm().field("type", "x"), nil, "file required"},
 		{"101 files", uploadPath, "", many, nil, "file length"},
 		{"long field", uploadPath, "", newForm().field("type", strings.Repeat("x", 2001)).file("file", "x", "", "x"), nil, "type length"},
+		{"long fields", uploadPath, "", longFields.file("file", "x", "", "x"), nil, "teams length"},
+		{"many fields", uploadPath, "", manyFields.file("file", "x", "", "x"), nil, "teams length"},
 		{"second without a name", uploadPath, "", ok().file("file", "", "text/plain", "x"), nil, "file[1].filename required"},
 		{"second in no folder", uploadPath, "", ok().field("folder_id", fixture.DocID(9)).file("file", "x", "", "x"), nil, "file[1].folder_id *"},
 		{"second with a wrong digest", uploadPath, "", ok().file("file", "x", "", "x", "Content-Digest", digest("y")), nil, "file[1].Content-Digest mismatch"},
@@ -128,6 +138,8 @@ func TestUpload_Malformed(t *testing.T) {
 		{"cut in a boundary", media, body[:second-4]},
 		{"cut in a header", media, body[:second+10]},
 		{"malformed header", media, body[:second] + "x" + body[second+10:]},
+		{"long header", media, body[:second] + "X-A: " + strings.Repeat("a", 2*formdata.MaxHeader) + "\r\n" + body[second:]},
+		{"long beginning", media, strings.Repeat("a\r\n", formdata.MaxHeader) + body},
 		{"empty", media, ""},
 		{"unknown part", media, strings.Replace(body, `form-data; name="file"; filename="b"`, `form-data; name="size"`, 1)},
 	} {

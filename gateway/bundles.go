@@ -114,7 +114,7 @@ func (b bundledBytes) receive(ctx context.Context, given bundle.Given) (*content
 	if err != nil {
 		return nil, err
 	}
-	a, err := b.keeper.Receive(ctx, io.LimitReader(r, given.Size+1))
+	a, err := b.keeper.Receive(ctx, nil, io.LimitReader(r, given.Size+1))
 	if err = errors.Join(err, r.Close()); err != nil {
 		if a != nil {
 			_ = a.Close()

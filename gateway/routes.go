@@ -24,7 +24,11 @@ import (
 const answerRoom = 384 << 10
 
 // maxContents bounds how many contents this process sends at the same time. Each has a connection and an open file.
-const maxContents = 1024
+// maxUploads bounds how many files it receives.
+const (
+	maxContents = 1024
+	maxUploads  = 1024
+)
 
 // routes makes the handler of the public listener from the rows of operations, which it returns too.
 func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.Row, error) {
@@ -51,10 +55,10 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	bodies := limits.NewFlight(inFlight * operation.MaxBodyLimit / 2)
 	decoded := limits.NewFlight(inFlight * operation.MaxBodyLimit)
 	answers := limits.NewFlight(inFlight * answerRoom)
-	contents := limits.NewFlight(maxContents)
+	contents, uploads := limits.NewFlight(maxContents), limits.NewFlight(maxUploads)
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter,
-		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Contents: contents,
+		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Contents: contents, Uploads: uploads,
 		Audit: a.audit, Idempotency: a.idempotency, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(),
 		Proxies: proxies, Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired, Unproxied: unproxied,
@@ -70,6 +74,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	}, func() float64 { return float64(answers.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_contents", Help: "Files being sent.",
 	}, func() float64 { return float64(contents.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_uploads", Help: "Requests whose files are being received.",
+	}, func() float64 { return float64(uploads.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_decoded_bytes", Help: "Bytes reserved for the values decoded from bodies until they are stored.",
 	}, func() float64 { return float64(decoded.Used()) }))
 	for of := range a.cacheSizes() {

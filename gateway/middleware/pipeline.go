@@ -71,6 +71,7 @@ type Options struct {
 	Decoded     *limits.Flight // values decoded from bodies, in bytes; nil: without a bound
 	Answers     *limits.Flight // large answers, in bytes; nil: without a bound
 	Contents    *limits.Flight // contents being sent; nil: without a bound
+	Uploads     *limits.Flight // files being received; nil: without a bound
 	Audit       *audit.Log
 	Idempotency *idempotency.Log
 	Log         *slog.Logger
@@ -110,23 +111,24 @@ func New(o Options) *Pipeline {
 
 // exchange is one request and its answer.
 type exchange struct {
-	p       *Pipeline
-	op      *operation.Row
-	w       http.ResponseWriter
-	r       *http.Request
-	call    *operation.Call
-	limit   limits.Decision // zero: the request was not counted
-	refused bool            // over a limit
-	work    place
-	decoded place // room for the decoded body, until the handler has returned
-	room    room
-	digest  hash.Hash // of the body; nil: not needed
-	started time.Time
-	failure *operation.Problem
-	reason  string // why a page was refused, for the log
-	code    int    // 0: the answer has not begun
-	bytes   int
-	info    request.Request
+	p         *Pipeline
+	op        *operation.Row
+	w         http.ResponseWriter
+	r         *http.Request
+	call      *operation.Call
+	limit     limits.Decision // zero: the request was not counted
+	refused   bool            // over a limit
+	work      place
+	uploading place // until the request has ended
+	decoded   place // room for the decoded body, until the handler has returned
+	room      room
+	digest    hash.Hash // of the body; nil: not needed
+	started   time.Time
+	failure   *operation.Problem
+	reason    string // why a page was refused, for the log
+	code      int    // 0: the answer has not begun
+	bytes     int
+	info      request.Request
 
 	credential credential
 	// journaled are the facts of the audit record that the last commit of the handler stored, see

@@ -50,6 +50,7 @@ func (x *exchange) encoded(body []byte) {
 // leave gives back all that the request has reserved.
 func (x *exchange) leave() {
 	x.work.leave()
+	x.uploading.leave()
 	x.room.mu.Lock()
 	defer x.room.mu.Unlock()
 	x.room.place.leave()

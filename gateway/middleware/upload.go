@@ -20,7 +20,8 @@ func (x *exchange) server() *http.Server {
 	return cmp.Or(server, &http.Server{}) //nolint:gosec // it never serves
 }
 
-// upload returns the file in the body. While it arrives, the request holds no room for the work. The sender may take as
+// upload returns the file in the body. While it arrives, the request holds no room for the work, but a place among the
+// uploads. The sender may take as
 // long as the operation, but may not pause for longer than the read timeout of the server.
 func (x *exchange) upload() (io.Reader, error) {
 	sent := x.r.Header.Get("Content-Type")
@@ -49,19 +50,26 @@ func (x *exchange) interrupt() {
 // uploadReader reads a file from the body.
 type uploadReader struct {
 	x         *exchange
+	begun     bool
 	body      io.Reader
 	deadlines *http.ResponseController
 }
 
 // Read moves the deadlines of the connection with each call, because those of the server are meant for small bodies.
-func (u *uploadReader) Read(p []byte) (int, error) {
+func (u *uploadReader) Read(p []byte) (n int, err error) {
 	u.x.work.leave()
+	if !u.begun {
+		if u.x.uploading, err = u.x.enter(u.x.r.Context(), u.x.p.Uploads, 1); err != nil {
+			return 0, err
+		}
+		u.begun = true
+	}
 	if now, s := time.Now(), u.x.server(); s.ReadTimeout > 0 {
 		// If these fail, the deadlines of the server stay.
 		_ = u.deadlines.SetReadDeadline(now.Add(s.ReadTimeout))
 		_ = u.deadlines.SetWriteDeadline(now.Add(s.ReadTimeout + s.WriteTimeout))
 	}
-	n, err := u.body.Read(p)
+	n, err = u.body.Read(p)
 	var sizeErr *http.MaxBytesError
 	switch {
 	case err == nil, errors.Is(err, io.EOF):

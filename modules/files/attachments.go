@@ -87,7 +87,7 @@ func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (o
 	if err != nil {
 		return operation.Result{}, err
 	}
-	arrival, err := m.deps.Contents.Receive(ctx, c.Upload)
+	arrival, err := m.deps.Contents.Receive(ctx, c.Tenant, c.Upload)
 	if err != nil {
 		return operation.Result{}, err
 	}

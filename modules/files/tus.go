@@ -407,7 +407,7 @@ func errOffset() error {
 func (m *Module) take(ctx context.Context, c *operation.Call, rec *Transfer) error {
 	for {
 		most := min(contents.PartBytes(rec.Length), rec.Length-rec.Offset)
-		a, cut, err := m.deps.Contents.ReceiveSome(ctx, io.LimitReader(c.Upload, most))
+		a, cut, err := m.deps.Contents.ReceiveSome(ctx, c.Tenant, io.LimitReader(c.Upload, most))
 		if err != nil {
 			return err
 		}

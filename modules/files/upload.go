@@ -284,7 +284,7 @@ func (m *Module) receive(
 	if err := check(ctx, c, in); err != nil {
 		return err
 	}
-	arrival, err := m.deps.Contents.Receive(ctx, src)
+	arrival, err := m.deps.Contents.Receive(ctx, c.Tenant, src)
 	if err != nil {
 		return malformed(err)
 	}

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -174,6 +176,50 @@ func TestUpload_CutConnection(t *testing.T) {
 		fixture.Await(t, name+": no temporary file", func() bool { return len(a.temporary(t)) == 0 })
 		a.wantSame(t, before)
 	}
+}
+
+// TestUpload_ArrivingCounts: what is arriving counts against the quota until its upload has ended, as that of others.
+func TestUpload_ArrivingCounts(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	a.limit(t, tenants.LimitFileBytes, 100_000)
+	path := uploadPath + "?filename=a.txt"
+	first := a.begin(t, 60_000)
+	for name, head := range map[string]string{
+		"raw":         "POST " + path + " HTTP/1.1\r\nContent-Type: text/plain\r\n",
+		"replacement": "POST /api/files/" + a.upload(t, "first.txt", "text/plain", "first").ID + "/content HTTP/1.1\r\n",
+		"part": "PATCH " + first.path + " HTTP/1.1\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\n" +
+			"Content-Type: application/offset+octet-stream\r\n",
+	} {
+		conn := fixture.Dial(t, a.App.Addr())
+		fixture.Send(t, conn, fmt.Sprintf("%sHost: %s\r\nX-Service-Token: %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
+			head, a.Host, a.key, 50_000, filler(1, 50_000)))
+		fixture.Await(t, name+": bytes have arrived", func() bool { return a.arrived(t) >= 50_000 })
+		for how, answer := range map[string]*gatewaytest.Answer{
+			"raw":  a.post(t, path, "text/plain", filler(2, 60_000), chunked),
+			"form": a.postForm(t, uploadPath, newForm().file("file", "b.txt", "text/plain", filler(2, 60_000)), chunked),
+		} {
+			if answer.Code != http.StatusInsufficientStorage {
+				t.Errorf("%s beside a %s: got %d %s, want 507", how, name, answer.Code, answer.Text())
+			}
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fixture.Await(t, name+": no temporary file", func() bool { return len(a.temporary(t)) == 0 })
+	}
+	a.call(t, http.MethodDelete, "/api/files/"+a.upload(t, "b.txt", "text/plain", filler(2, 60_000)).ID, "")
+}
+
+// arrived returns how many bytes are in the files that are arriving.
+func (a *archive) arrived(t *testing.T) (all int64) {
+	t.Helper()
+	for _, name := range a.temporary(t) {
+		if info, err := os.Stat(filepath.Join(a.Config.Data, "incoming", name)); err == nil {
+			all += info.Size()
+		}
+	}
+	return all
 }
 
 // TestUpload_Limits: limits are applied before the first byte if the length is known, and as soon as they are exceeded

@@ -95,8 +95,9 @@ type Options struct {
 // Keeper keeps the bytes of all organizations. Safe for concurrent use, by several replicas with one bucket.
 type Keeper struct {
 	Options
-	blobs   *store.Kind[Blob]
-	storage *store.Kind[Storage]
+	blobs    *store.Kind[Blob]
+	storage  *store.Kind[Storage]
+	arriving arriving
 }
 
 // New returns a Keeper.
@@ -133,6 +134,7 @@ type Arrival struct {
 	Media string // that the bytes show
 
 	file  *os.File
+	count *count // of what is arriving; nil: it counts for no organization
 	plain picture.Pieces
 	put   string // the object that has the bytes; empty: none yet
 	mends string // the object that put replaces, because it is missing; empty: none
@@ -150,6 +152,7 @@ func (a *Arrival) Close() error {
 	if a.file == nil {
 		return nil
 	}
+	a.count.end()
 	err := a.file.Close()
 	if gone := os.Remove(a.file.Name()); !errors.Is(gone, os.ErrNotExist) { // the bucket may have moved it
 		err = cmp.Or(err, gone)

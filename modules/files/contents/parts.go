@@ -116,7 +116,7 @@ func (k *Keeper) SweepParts(ctx context.Context, t *tenants.Tenant, are Uploads)
 func (k *Keeper) Join(ctx context.Context, parts []Part, last io.Reader) (*Arrival, error) {
 	first := &joined{ctx: ctx, bucket: k.Bucket, left: parts}
 	defer first.close()
-	return k.Receive(ctx, io.MultiReader(first, last))
+	return k.Receive(ctx, nil, io.MultiReader(first, last))
 }
 
 // joined reads parts one after another.

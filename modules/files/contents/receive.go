@@ -15,6 +15,7 @@ import (
 	"tenantry/internal/diskroom"
 	"tenantry/internal/fault"
 	"tenantry/internal/picture"
+	"tenantry/tenants"
 )
 
 const (
@@ -22,9 +23,11 @@ const (
 	firstBytes = 1 << 10  // that show the type
 )
 
-// Receive reads bytes into a temporary file until src ends. Errors: those of src, blobs.ErrFull.
-func (k *Keeper) Receive(ctx context.Context, src io.Reader) (*Arrival, error) {
-	a, cut, err := k.ReceiveSome(ctx, src)
+// Receive reads bytes of an organization into a temporary file until src ends. What is arriving in this process counts
+// with what is stored against the limit of the organization, until the Arrival is closed; t is nil for bytes that count
+// already. Errors: those of src, *store.QuotaError, blobs.ErrFull, store.ErrUnavailable.
+func (k *Keeper) Receive(ctx context.Context, t *tenants.Tenant, src io.Reader) (*Arrival, error) {
+	a, cut, err := k.ReceiveSome(ctx, t, src)
 	if err == nil && cut != nil {
 		_ = a.Close()
 		return nil, cut
@@ -33,7 +36,7 @@ func (k *Keeper) Receive(ctx context.Context, src io.Reader) (*Arrival, error) {
 }
 
 // ReceiveSome is Receive for bytes of which a beginning is of use: cut is the error of src that ended them.
-func (k *Keeper) ReceiveSome(ctx context.Context, src io.Reader) (_ *Arrival, cut, err error) {
+func (k *Keeper) ReceiveSome(ctx context.Context, t *tenants.Tenant, src io.Reader) (_ *Arrival, cut, err error) {
 	if err := os.MkdirAll(k.Incoming, 0o700); err != nil {
 		return nil, nil, full(err)
 	}
@@ -47,7 +50,10 @@ func (k *Keeper) ReceiveSome(ctx context.Context, src io.Reader) (_ *Arrival, cu
 			_ = a.Close()
 		}
 	}()
-	cut, err = a.read(ctx, src, diskroom.Reserve{Folder: k.Incoming, Bytes: k.Reserve}.Writer(file))
+	to, err := k.counted(ctx, t, a, diskroom.Reserve{Folder: k.Incoming, Bytes: k.Reserve}.Writer(file))
+	if err == nil {
+		cut, err = a.read(ctx, src, to)
+	}
 	if err != nil {
 		return nil, nil, full(err)
 	}

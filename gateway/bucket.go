@@ -156,18 +156,29 @@ func (m *markedBucket) check(ctx context.Context) error {
 	if m.lasting && m.seen.Load() {
 		return nil
 	}
-	mark, err := m.Bucket.Open(ctx, m.s.bucketMark())
-	if err == nil {
-		return mark.Close()
-	}
-	if !errors.Is(err, blobs.ErrNotFound) {
+	is, err := m.isMarked(ctx)
+	if err != nil || is {
 		return err
 	}
-	has, err := m.s.directory.HasFiles(ctx)
-	if err == nil && has {
+	if has, err := m.s.directory.HasFiles(ctx); err != nil || !has {
+		return err
+	}
+	// The first file may have been stored, after the mark, since the mark was looked for.
+	if is, err = m.isMarked(ctx); err == nil && !is {
 		err = fmt.Errorf("%w: the object %s is missing in %s", blobs.ErrUnavailable, m.s.bucketMark(), m.s.bucketPlace())
 	}
 	return err
+}
+
+func (m *markedBucket) isMarked(ctx context.Context) (bool, error) {
+	mark, err := m.Bucket.Open(ctx, m.s.bucketMark())
+	if errors.Is(err, blobs.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, mark.Close()
 }
 
 // ready marks the bucket before the first file is stored, and later checks that the mark is there.

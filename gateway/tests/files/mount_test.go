@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"tenantry/config"
@@ -67,5 +68,22 @@ func TestMountIsLost(t *testing.T) {
 				t.Errorf("the part afterwards: got %d %s, want 204", answer.Code, answer.Text())
 			}
 		})
+	}
+}
+
+// TestFirstFiles: the first files of an installation are stored although each looks for the mark that only one makes.
+func TestFirstFiles(t *testing.T) {
+	t.Parallel()
+	for range 8 {
+		a := open(t)
+		var uploads sync.WaitGroup
+		for i := range 16 {
+			uploads.Go(func() {
+				if answer := a.post(t, uploadPath+"?filename=a.txt", "", filler(i, 10)); answer.Code != http.StatusOK {
+					t.Errorf("got %d %s, want 200", answer.Code, answer.Text())
+				}
+			})
+		}
+		uploads.Wait()
 	}
 }

@@ -19,6 +19,7 @@ const (
 	maxPending    = 1000             // small pictures that are waiting to be made; others are made when they are asked for
 	thumbnailTime = 20 * time.Second // for making one
 	thumbnailWait = 5 * time.Second  // of a reader for one that is being made
+	maxWaiting    = 2                // readers of an organization that wait; the others are told to ask again
 )
 
 // pictures makes small pictures in the background, one at a time and in turns by organization.
@@ -26,11 +27,38 @@ type pictures struct {
 	turns fairqueue.Queue[int64]
 
 	mu     sync.Mutex
-	making map[string]chan struct{} // by object, guarded by mu; closed when it has been made
+	making map[string]chan struct{} // by object, guarded by mu; closed when it has been made, or is not going to be now
+
+	waiting map[int64]int // readers, by organization, guarded by mu; none is 0
+}
+
+// wait waits for a small picture that is being made, unless maxWaiting readers of the organization do, because each holds
+// a place among the calls.
+func (p *pictures) wait(ctx context.Context, org int64, made <-chan struct{}) {
+	p.mu.Lock()
+	waits := p.waiting[org] < maxWaiting
+	if waits {
+		p.waiting[org]++
+	}
+	p.mu.Unlock()
+	if !waits {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, thumbnailWait)
+	defer cancel()
+	select {
+	case <-made:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[org]--; p.waiting[org] == 0 {
+		delete(p.waiting, org)
+	}
 }
 
 func newPictures() *pictures {
-	return &pictures{turns: fairqueue.Queue[int64]{Size: 1, Places: maxPending}, making: map[string]chan struct{}{}}
+	return &pictures{turns: fairqueue.Queue[int64]{Size: 1, Places: maxPending}, making: map[string]chan struct{}{}, waiting: map[int64]int{}}
 }
 
 // hasThumbnail reports whether there is a small picture of a file, or will be.
@@ -39,16 +67,13 @@ func hasThumbnail(f *File) bool {
 }
 
 // wantThumbnail has the small picture of a blob made, unless it is none of a picture. The channel is closed when that has
-// ended; nil: too many are waiting.
+// ended, also if it was not made: of the organization with the most pictures that wait, those beyond maxPending are not.
 func (m *Module) wantThumbnail(t *tenants.Tenant, hash string) <-chan struct{} {
 	p, key := m.pictures, strconv.FormatInt(t.Org.OrgID, 10)+"/"+hash
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if done := p.making[key]; done != nil {
 		return done
-	}
-	if len(p.making) >= maxPending {
-		return nil
 	}
 	done := make(chan struct{})
 	ended := func() {
@@ -70,7 +95,8 @@ func (m *Module) wantThumbnail(t *tenants.Tenant, hash string) <-chan struct{} {
 				"organization", t.Org.Slug, "error", err)
 		}
 	}) {
-		return nil
+		close(done)
+		return done
 	}
 	p.making[key] = done
 	return done
@@ -81,12 +107,7 @@ func (m *Module) fetchThumbnail(
 	ctx context.Context, c *operation.Call, read reading, blob *contents.Blob, in fetchInput,
 ) (_ operation.Result, err error) {
 	if blob.Thumbnail == nil && hasThumbnail(read.file) {
-		wait, cancel := context.WithTimeout(ctx, thumbnailWait)
-		defer cancel()
-		select {
-		case <-m.wantThumbnail(c.Tenant, read.hash):
-		case <-wait.Done():
-		}
+		m.pictures.wait(ctx, c.Tenant.Org.OrgID, m.wantThumbnail(c.Tenant, read.hash))
 		if blob, err = m.deps.Contents.Find(ctx, c.Tenant, read.hash); err != nil {
 			return operation.Result{}, opened(err)
 		}

@@ -46,6 +46,8 @@ type Blob struct {
 	Plain picture.Pieces `json:"plain,omitempty"`
 	// Thumbnail is the small picture; nil: not made yet.
 	Thumbnail *Thumbnail `json:"thumbnail,omitempty"`
+	// SlowThumbnails is how often the time for it has run out.
+	SlowThumbnails int `json:"slow_thumbnails,omitempty"`
 }
 
 // Thumbnail is a small picture of a blob. Failed says why there is none.

@@ -13,6 +13,10 @@ import (
 // thumbnailEdge is the largest width and height of a small picture in pixels.
 const thumbnailEdge = 400
 
+// mostSlow is how often the time for a small picture may run out, for example because the bucket is slow, before it is
+// noted that there is none.
+const mostSlow = 3
+
 // MakeThumbnail makes and stores the small picture of a blob, or notes why there can be none. It does nothing if that was
 // done before. Errors: ErrNone, blobs.ErrUnavailable, blobs.ErrFull, store.ErrUnavailable, that of the context.
 func (k *Keeper) MakeThumbnail(ctx context.Context, t *tenants.Tenant, hash string) error {
@@ -28,8 +32,12 @@ func (k *Keeper) MakeThumbnail(ctx context.Context, t *tenants.Tenant, hash stri
 	small := &Thumbnail{}
 	encoded, media, err := picture.Thumbnail(ctx, object, thumbnailEdge)
 	switch {
-	case ctx.Err() != nil:
-		small.Failed = "it took too long"
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if blob.SlowThumbnails++; blob.SlowThumbnails >= mostSlow {
+			small.Failed = "it took too long"
+		}
+	case ctx.Err() != nil: // the process stops
+		return ctx.Err()
 	case errors.Is(err, picture.ErrUnsupported), errors.Is(err, picture.ErrTooLarge), errors.Is(err, picture.ErrBroken):
 		small.Failed = err.Error()
 	case err != nil:
@@ -40,14 +48,15 @@ func (k *Keeper) MakeThumbnail(ctx context.Context, t *tenants.Tenant, hash stri
 			return err
 		}
 	}
-	// A picture that takes too long would take as long the next time.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	_, err = k.blobs.In(t.Workspace().BeyondQuota()).Update(ctx, blob.ID, func(b *Blob) error {
 		if b.Thumbnail != nil {
 			return errUsed
 		}
-		b.Thumbnail = small
+		if b.SlowThumbnails = blob.SlowThumbnails; *small != (Thumbnail{}) {
+			b.Thumbnail = small
+		}
 		return nil
 	})
 	if err != nil && small.Object != "" {

@@ -12,6 +12,7 @@ import (
 	"tenantry/modules/files/contents"
 	"tenantry/operation"
 	"tenantry/tenants"
+	"tenantry/tenants/limits"
 )
 
 // Attachment is a file that was sent for a field of a form and waits for the submission that names its token. It is no
@@ -29,13 +30,18 @@ type Attachment struct {
 	Checksum string `json:"checksum"`
 	UserID   int64  `json:"user_id"`
 	Ends     int64  `json:"ends"` // Unix milliseconds
+	// From is a pseudonym of the address of the visitor who sent it; empty: no visitor did.
+	From string `json:"from,omitempty"`
 }
 
-// Bounds of the attachments of a form that wait.
+// Bounds of the attachments of a form that wait: those of all visitors, likewise those of all others, and those of one
+// address of visitors.
 const (
 	attachmentLife  = time.Hour
 	maxAttached     = 100
 	maxAttachedSize = 100 << 20 // bytes together, unless a single one is larger
+	maxOfVisitor    = 10
+	maxSizeOfOne    = 20 << 20 // likewise
 	attachmentRetry = 10 * time.Minute
 
 	attachedFull = "Too many files wait for submissions of this form, please retry later"
@@ -76,8 +82,12 @@ func newAttachments() *store.Kind[Attachment] {
 // Attach stores the upload of a call as a file that waits for a submission, for an hour. Refusals: 413; 429 if too many
 // wait for the form; 507; those of Judge.
 func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (operation.Result, error) {
+	from, err := m.visitor(ctx, c)
+	if err != nil {
+		return operation.Result{}, err
+	}
 	least := max(c.UploadSize, 1)
-	if err := m.attachmentRoom(ctx, c.Tenant, in.Form, least); err != nil {
+	if err := m.attachmentRoom(ctx, c.Tenant, in.Form, from, least); err != nil {
 		return operation.Result{}, err
 	}
 	if err := m.deps.Contents.Admit(ctx, c.Tenant, least); err != nil {
@@ -101,23 +111,23 @@ func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (o
 	if err != nil {
 		return operation.Result{}, err
 	}
-	return m.keepAttachment(ctx, c, in, arrival)
+	return m.keepAttachment(ctx, c, in, from, arrival)
 }
 
 // keepAttachment stores an attachment with its bytes.
 func (m *Module) keepAttachment(
-	ctx context.Context, c *operation.Call, in Attaching, arrival *contents.Arrival,
+	ctx context.Context, c *operation.Call, in Attaching, from string, arrival *contents.Arrival,
 ) (result operation.Result, err error) {
 	all := m.Attachments.In(c.Tenant.Workspace())
 	token, hash := tokens.NewOpaque(schema.TokenPrefix)
 	ends := m.deps.Now().Add(attachmentLife)
 	rec := &Attachment{
 		Meta: store.Meta{ID: c.Workspace.NewID()}, Form: in.Form, Field: in.Field, Token: hash,
-		Filename: in.Filename, Mimetype: in.Mimetype, UserID: c.Principal.UserID, Ends: ends.UnixMilli(),
+		Filename: in.Filename, Mimetype: in.Mimetype, UserID: c.Principal.UserID, Ends: ends.UnixMilli(), From: from,
 	}
 	keep := func(ctx context.Context, b *store.Batch, blobs []*contents.Blob) error {
 		// The commit fails if another upload of the organization is stored after this look-up, and all is tried again.
-		if err := m.attachmentRoom(ctx, c.Tenant, in.Form, arrival.Size); err != nil {
+		if err := m.attachmentRoom(ctx, c.Tenant, in.Form, from, arrival.Size); err != nil {
 			return err
 		}
 		blob := blobs[0]
@@ -140,17 +150,30 @@ func (m *Module) keepAttachment(
 	return result, nil
 }
 
-// attachmentRoom refuses a file if too many wait for submissions of the form.
-func (m *Module) attachmentRoom(ctx context.Context, t *tenants.Tenant, form string, size int64) error {
-	many, bytes, now := 0, int64(0), m.deps.Now().UnixMilli()
+// visitor returns a pseudonym of the address from which a visitor calls; "": the caller is none.
+func (m *Module) visitor(ctx context.Context, c *operation.Call) (string, error) {
+	if !c.Principal.Public() {
+		return "", nil
+	}
+	return m.deps.Contents.Pseudonym(ctx, c.Tenant, limits.Network(c.Remote).String())
+}
+
+// attachmentRoom refuses a file if too many wait for submissions of the form. The visitors of one address cannot use up
+// the room of all visitors, and these not that of others.
+func (m *Module) attachmentRoom(ctx context.Context, t *tenants.Tenant, form, from string, size int64) error {
+	var group, own struct{ files, bytes int64 }
+	now := m.deps.Now().UnixMilli()
 	err := m.Attachments.In(t.Workspace()).Each(ctx, store.Eq("form", form), store.Either, func(a *Attachment) error {
-		if a.Ends > now {
-			many++
-			bytes += a.Size
+		if a.Ends > now && (a.From == "") == (from == "") {
+			group.files, group.bytes = group.files+1, group.bytes+a.Size
+			if a.From == from {
+				own.files, own.bytes = own.files+1, own.bytes+a.Size
+			}
 		}
 		return nil
 	})
-	if err == nil && (many >= maxAttached || many > 0 && bytes+size > maxAttachedSize) {
+	if err == nil && (group.files >= maxAttached || group.files > 0 && group.bytes+size > maxAttachedSize ||
+		from != "" && (own.files >= maxOfVisitor || own.files > 0 && own.bytes+size > maxSizeOfOne)) {
 		err = &operation.Problem{Code: http.StatusTooManyRequests, RetryAfter: attachmentRetry, Message: attachedFull}
 	}
 	return err

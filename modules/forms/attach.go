@@ -111,7 +111,7 @@ func (m *Module) attachRow() operation.Row {
 				{Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 10485760 bytes", When: "the file is larger than the field takes"},
 				{
 					Code: http.StatusTooManyRequests, Message: "Too many files wait for submissions of this form, please retry later",
-					When: "100 files or 100 MiB wait for submissions of the form",
+					When: "10 files or 20 MiB of the visitor, or 100 files or 100 MiB in all, wait for submissions of the form",
 				},
 				{Code: http.StatusInsufficientStorage, Message: noRoom, When: "a browser key is used, and the organization has reached a quota"},
 			},

@@ -250,6 +250,15 @@ func name(key keyring.DataKey, sum [sha256.Size]byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:hashLen])
 }
 
+// Pseudonym returns a text by which a value of a person can be recognized within the organization, but not be read.
+func (k *Keeper) Pseudonym(ctx context.Context, t *tenants.Tenant, value string) (string, error) {
+	keys, err := k.Keys(ctx, t, NamePurpose)
+	if err != nil {
+		return "", fmt.Errorf("keys that name files: %w", err)
+	}
+	return name(keys.Current(), sha256.Sum256([]byte("pseudonym\x00"+value))), nil
+}
+
 // names returns the hashes of the bytes under every key, that of the current one first.
 func (k *Keeper) names(ctx context.Context, t *tenants.Tenant, a *Arrival) ([]string, error) {
 	keys, err := k.Keys(ctx, t, NamePurpose)

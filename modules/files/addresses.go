@@ -34,10 +34,9 @@ const (
 // addresses makes the addresses of an organization's files. An address is valid until a full multiple of the link life,
 // so that it stays the same for a while and browsers can cache what they read there.
 type addresses struct {
-	base   string // empty: no file has bytes
-	mac    hash.Hash
-	until  string
-	public bool // all files without teams are
+	base  string // empty: no file has bytes
+	mac   hash.Hash
+	until string
 }
 
 // addresses returns what makes the addresses of these files. The keys are read only if a file is stored here.
@@ -54,7 +53,7 @@ func (m *Module) addresses(ctx context.Context, c *operation.Call, files []File)
 		return nil, err
 	}
 	life := m.deps.LinkLife
-	at.mac, at.public = mac, c.Tenant.Org.Setting(tenants.SettingPublicFiles)
+	at.mac = mac
 	at.until = strconv.FormatInt(m.deps.Now().Truncate(life).Add(2*life).Unix(), 10)
 	return at, nil
 }
@@ -69,8 +68,8 @@ func (m *Module) signer(ctx context.Context, t *tenants.Tenant) (hash.Hash, erro
 }
 
 // file returns the address of the bytes of a file: as they are stored elsewhere, public, or signed. Empty: the file has
-// none. inPublic says that it lies in a public folder.
-func (a *addresses) file(f *File, inPublic bool) string {
+// none.
+func (a *addresses) file(f *File, public bool) string {
 	if !ValidHash(f.Hash) { // any other text could lead out of the organization's folder
 		return ""
 	}
@@ -79,7 +78,7 @@ func (a *addresses) file(f *File, inPublic bool) string {
 		return at
 	}
 	at += "?" + paramFile + "=" + url.QueryEscape(f.PID)
-	if len(f.Teams) == 0 && (a.public || inPublic) {
+	if public {
 		return at
 	}
 	return at + "&" + paramUntil + "=" + a.until + "&" + paramKey + "=" + sign(a.mac, f, a.until, "")
@@ -105,8 +104,17 @@ func sign(mac hash.Hash, f *File, until, version string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:enough])
 }
 
-// isPublic reports whether everybody may read the files in a folder that have no teams.
-func (f *Folder) isPublic() bool { return f.Public && !f.Deleted && len(f.Teams) == 0 }
+// isPublic reports whether everybody may read a file that lies in the folder, or in none (nil).
+func isPublic(t *tenants.Tenant, f *File, in *Folder) bool {
+	all := t.Org.Setting(tenants.SettingPublicFiles)
+	switch {
+	case len(f.Teams) > 0, in != nil && len(in.Teams) > 0:
+		return false
+	case in == nil:
+		return all
+	}
+	return all || in.Public && !in.Deleted
+}
 
 // withThumbnail returns the address of the small picture of the file at an address.
 func withThumbnail(address string) string { return address + "&" + paramThumb + "=true" }

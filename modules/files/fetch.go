@@ -201,20 +201,14 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, in fetchInput) (r
 	return reading{file: file, hash: in.Hash, signed: true}, nil
 }
 
-// isPublic reports whether everybody may read a file.
+// isPublic reports whether everybody may read a file. One whose folder is gone is not public.
 func (m *Module) isPublic(ctx context.Context, t *tenants.Tenant, f *File) (bool, error) {
-	if len(f.Teams) > 0 {
-		return false, nil
-	}
-	if t.Org.Setting(tenants.SettingPublicFiles) {
-		return true, nil
-	}
 	if f.FolderID == "" {
-		return false, nil
+		return isPublic(t, f, nil), nil
 	}
 	folder, err := m.Folders.In(t.Workspace()).Get(ctx, f.FolderID)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
-	return err == nil && folder.isPublic(), err
+	return err == nil && isPublic(t, f, folder), err
 }

@@ -61,7 +61,7 @@ func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask folderIn
 		Public: folder.Public, CreatedAt: texts.Time(folder.CreatedAt), UpdatedAt: texts.Time(folder.UpdatedAt),
 	}
 	named := m.names(c, files.found)
-	named.folders, named.public = map[string]string{folder.ID: folder.Name}, map[string]bool{folder.ID: folder.isPublic()}
+	named.folders, named.in = map[string]string{folder.ID: folder.Name}, map[string]*Folder{"": nil, folder.ID: folder}
 	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.pending(ctx), folders.pending(ctx), named.pending(ctx))...); err != nil {
 		return answer, err
 	}
@@ -198,7 +198,8 @@ func (m *Module) fileAnswers(
 		if f.Stored() {
 			shown[i].Size, shown[i].Detected, shown[i].Checksum = &f.Size, f.Detected, f.Checksum
 		}
-		shown[i].URL = at.file(f, named.public[f.FolderID])
+		in, known := named.in[f.FolderID]
+		shown[i].URL = at.file(f, known && isPublic(c.Tenant, f, in))
 		if shown[i].URL != "" && hasThumbnail(f) {
 			shown[i].Thumbnail = withThumbnail(shown[i].URL)
 		}
@@ -221,7 +222,7 @@ type nameLookup struct {
 	contacts   map[string]string
 	users      map[int64]string
 	folders    map[string]string
-	public     map[string]bool // folders whose files are public
+	in         map[string]*Folder // nil for ""
 }
 
 func (m *Module) names(c *operation.Call, files []File) *nameLookup {
@@ -260,7 +261,7 @@ func (n *nameLookup) pending(ctx context.Context) (questions []func() error) {
 				Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true,
 			})
 			for i := range found {
-				n.folders[found[i].ID], n.public[found[i].ID] = found[i].Name, found[i].isPublic()
+				n.folders[found[i].ID], n.in[found[i].ID] = found[i].Name, &found[i]
 			}
 			return err
 		})

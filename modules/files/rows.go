@@ -109,7 +109,7 @@ func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) 
 	if !reads {
 		named.userIDs = nil
 	}
-	named.folders, named.public = map[string]string{}, map[string]bool{}
+	named.folders, named.in = map[string]string{}, map[string]*Folder{"": nil}
 	for i := range files {
 		id := files[i].FolderID
 		if id != "" && (reads || files[i].Stored()) && !slices.Contains(named.folderIDs, id) {

@@ -274,6 +274,8 @@ func TestFetch_Public(t *testing.T) {
 	a.set(t, control.OrganizationFields{Settings: map[string]bool{tenants.SettingPublicFiles: true}})
 	check("by the setting", open, true)
 	check("by the setting, with teams", in("", "teams[]="+north), false)
+	check("by the setting, in a folder with teams", in(teams), false)
+	check("by the setting, in another folder", in(private), true)
 	a.set(t, control.OrganizationFields{Settings: map[string]bool{tenants.SettingPublicFiles: false}})
 	check("without the setting", open, false)
 }

@@ -11,6 +11,7 @@ import (
 	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/internal/background"
+	"tenantry/internal/fairqueue"
 	"tenantry/modules/files/contents"
 	"tenantry/operation"
 	"tenantry/operation/crud"
@@ -46,9 +47,10 @@ type Deps struct {
 // Module serves folders and files. It is immutable and safe for concurrent use.
 type Module struct {
 	Kinds
-	deps     Deps
-	maker    crud.Maker[File]
-	pictures *pictures
+	deps      Deps
+	maker     crud.Maker[File]
+	pictures  *pictures
+	beginning fairqueue.Queue[int64] // the beginning of uploads, one of an organization at a time
 }
 
 // New returns the module.

@@ -203,19 +203,7 @@ func (m *Module) createTransfer(ctx context.Context, c *operation.Call) (operati
 		return operation.Result{}, err
 	}
 	rec.Teams = file.Teams
-	if err := m.transferRoom(ctx, c.Tenant, length); err != nil {
-		return operation.Result{}, err
-	}
-	all := m.Transfers.In(c.Workspace)
-	b := c.Tenant.Workspace().Batch()
-	rec.ID = c.Workspace.NewID()
-	if err := all.StageInsert(b, rec); err != nil {
-		return operation.Result{}, err
-	}
-	result, err := c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
-		c.Note("upload", rec.ID)
-		return operation.Result{Data: m.showTransfer(c, rec)}, nil
-	})
+	result, err := m.beginTransfer(ctx, c, rec)
 	if err != nil {
 		return result, err
 	}
@@ -227,6 +215,28 @@ func (m *Module) createTransfer(ctx context.Context, c *operation.Call) (operati
 	}
 	c.Header.Set("Location", c.BaseURL+tusPath+"/"+rec.ID)
 	return result, nil
+}
+
+// beginTransfer stores a new upload if there is room for it. Uploads of an organization begin one after another, so that
+// none takes room that another has seen; with several replicas, as many as these can be beyond it.
+func (m *Module) beginTransfer(ctx context.Context, c *operation.Call, rec *Transfer) (operation.Result, error) {
+	org := c.Tenant.Org.OrgID
+	if err := m.beginning.Enter(ctx, org); err != nil {
+		return operation.Result{}, err
+	}
+	defer m.beginning.Leave(org)
+	if err := m.transferRoom(ctx, c.Tenant, rec.Length); err != nil {
+		return operation.Result{}, err
+	}
+	b := c.Tenant.Workspace().Batch()
+	rec.ID = c.Workspace.NewID()
+	if err := m.Transfers.In(c.Workspace).StageInsert(b, rec); err != nil {
+		return operation.Result{}, err
+	}
+	return c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
+		c.Note("upload", rec.ID)
+		return operation.Result{Data: m.showTransfer(c, rec)}, nil
+	})
 }
 
 // transferRoom refuses an upload if too many are under way, or if there is no room for all of them.

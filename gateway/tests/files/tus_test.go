@@ -256,6 +256,19 @@ func TestTus_Refused(t *testing.T) {
 	a.wantSame(t, before)
 }
 
+// TestTus_BeginTogether: of uploads that begin at the same time, only those for which there is room do.
+func TestTus_BeginTogether(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	for most := 1; most <= 10; most++ {
+		a.limit(t, tenants.LimitFileBytes, int64(most)*900)
+		codes := fixture.Concurrently(16, func(int) int { return a.create(t, 900, "Upload-Metadata", metadata("filename", "a")).Code })
+		if codes[http.StatusCreated] != 1 || codes[http.StatusInsufficientStorage] != 15 {
+			t.Fatalf("got %v with room for one, want one 201 and fifteen 507", codes)
+		}
+	}
+}
+
 // TestTus_Teams: callers who do not see the file do not see its upload either.
 func TestTus_Teams(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,13 @@ func (s *Services) openModules(more []Module) {
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
 		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.usage,
-		&organization.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},
+		&organization.Module{
+			Directory: s.directory, Defaults: s.limiter.Defaults(),
+			FileBytes: func(ctx context.Context, t *tenants.Tenant) (int64, error) {
+				stored, err := s.contents.Storage(ctx, t)
+				return stored.Bytes, err
+			},
+		},
 	}, more...)
 
 	kept := s.storedKinds()

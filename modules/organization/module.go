@@ -21,6 +21,15 @@ import (
 type Module struct {
 	Directory *tenants.Directory
 	Defaults  rate.Set // request limits of organizations without their own
+	// FileBytes returns how many bytes of files the organization has stored.
+	FileBytes func(context.Context, *tenants.Tenant) (int64, error)
+}
+
+// Used is what the organization has stored of what limits apply to.
+type Used struct {
+	store.Usage
+
+	FileBytes int64 `json:"file_bytes" doc:"Bytes of files, with their versions; identical content is counted once."`
 }
 
 // Kept returns nothing, because package tenants stores organizations.
@@ -33,9 +42,9 @@ type Answer struct {
 	Name          string           `json:"name" doc:"Display name."`
 	Features      map[string]bool  `json:"features" doc:"Features, and whether they are on."`
 	Settings      map[string]bool  `json:"settings" doc:"Settings, and whether they are on."`
-	Limits        map[string]int64 `json:"limits" doc:"The limits in force; documents and bytes only if they are limited."`
-	Allowed       map[string]int64 `json:"allowed_limits" doc:"The highest value that the operator allows for each limit; documents and bytes only if they are limited."`
-	Used          store.Usage      `json:"used" doc:"The usage that the limits documents and bytes apply to: the number of records, including the trash, and their size in bytes."`
+	Limits        map[string]int64 `json:"limits" doc:"The limits in force; documents, bytes and file_bytes only if they are limited."`
+	Allowed       map[string]int64 `json:"allowed_limits" doc:"The highest value that the operator allows for each limit; documents, bytes and file_bytes only if they are limited."`
+	Used          Used             `json:"used" doc:"The usage that the limits documents, bytes and file_bytes apply to: the number of records, including the trash, their size in bytes, and that of files."`
 	RequestLimits rate.Set         `json:"request_limits" doc:"The request limits in force, which the operator sets."`
 	Providers     []string         `json:"providers" doc:"Providers that may request shared reports, set by the operator."`
 	FrameOrigins  []string         `json:"frame_origins" doc:"Origins whose pages may show shared reports in a frame."`
@@ -48,8 +57,8 @@ type Answer struct {
 type Change struct {
 	Name     string           `json:"name" rule:"min=1 max=200 format=label" doc:"Display name." example:"Acme Ltd"`
 	Features map[string]bool  `json:"features" doc:"Features to switch on or off: teams. Others stay unchanged." ask:"Features" example:"{\"teams\":true}"`
-	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off: require_public_encryption_key, sign_in_names_organization. Others stay unchanged." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
-	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise to at most the value that the operator allows: folder_children, documents, bytes. Others stay unchanged." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
+	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off: require_public_encryption_key, sign_in_names_organization, public_files. Others stay unchanged." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
+	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise to at most the value that the operator allows: folder_children, documents, bytes, file_size, file_bytes. Others stay unchanged." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
 	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame. The list replaces the current one; an empty list allows none." ask:"Sites that may show reports|Such as https://www.example.com; none if empty." example:"[\"https://www.example.com\"]"`
 }
 
@@ -82,7 +91,7 @@ func (m *Module) Operations() []operation.Row {
 	}}
 	example := usual.answer(&tenants.Tenant{Org: tenants.Organization{
 		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
-	}}, "https://acme.example.com", store.Usage{Documents: 1200, Bytes: 900_000})
+	}}, "https://acme.example.com", Used{Usage: store.Usage{Documents: 1200, Bytes: 900_000}, FileBytes: 52_000_000})
 	row := operation.Row{
 		Name: "organization.get", Method: http.MethodGet, Path: "/api/organization",
 		Policy: operation.Policy{
@@ -165,11 +174,15 @@ func (m *Module) answerOf(ctx context.Context, c *operation.Call, t *tenants.Ten
 	if err != nil {
 		return Answer{}, err
 	}
+	bytes, err := m.FileBytes(ctx, t)
+	if err != nil {
+		return Answer{}, err
+	}
 	c.Revision = t.Org.Rev
-	return m.answer(t, c.BaseURL, used), nil
+	return m.answer(t, c.BaseURL, Used{used, bytes}), nil
 }
 
-func (m *Module) answer(t *tenants.Tenant, url string, used store.Usage) Answer {
+func (m *Module) answer(t *tenants.Tenant, url string, used Used) Answer {
 	o := &t.Org
 	a := Answer{
 		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{}, Used: used,

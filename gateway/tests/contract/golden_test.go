@@ -108,7 +108,7 @@ var lasting = regexp.MustCompile(`"may":"(Nothing: the key is expired\.|[^"]*; u
 var rotated = regexp.MustCompile(`"rotated":\[("<time>",?)+\]`)
 
 // holding matches the storage of the organization, parts of which are stored in the background.
-var holding = regexp.MustCompile(`"used":\{"documents":[0-9]+,"bytes":[0-9]+\}`)
+var holding = regexp.MustCompile(`"used":\{"documents":[0-9]+,"bytes":[0-9]+,"file_bytes":[0-9]+\}`)
 
 // addresses matches what differs in the addresses of files, and ages how long they last.
 var (

@@ -178,6 +178,26 @@ func TestUpload_CutConnection(t *testing.T) {
 	}
 }
 
+// TestUpload_IsShownAsUsed: administrators see how many bytes of files are stored.
+func TestUpload_IsShownAsUsed(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	_, admin := a.Person(t, "admin@example.com", fixture.WithRoles("admin"))
+	used := func() any {
+		return a.Do(t, http.MethodGet, "/api/organization", gatewaytest.Cookie(admin)).Field("used").(map[string]any)["file_bytes"]
+	}
+	first := a.upload(t, "a.txt", "text/plain", "0123456789")
+	a.upload(t, "b.txt", "text/plain", "0123456789")
+	a.upload(t, "c.txt", "text/plain", "01234")
+	if got := fmt.Sprint(used()); got != "15" {
+		t.Errorf("got %s bytes, want 15", got)
+	}
+	a.call(t, http.MethodDelete, "/api/files/"+first.ID, "")
+	if got := fmt.Sprint(used()); got != "15" {
+		t.Errorf("got %s bytes with one in the trash, want 15", got)
+	}
+}
+
 // TestUpload_ArrivingCounts: what is arriving counts against the quota until its upload has ended, as that of others.
 func TestUpload_ArrivingCounts(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ func TestStorageQuota(t *testing.T) {
 	folder, _ := key.Want(t, http.MethodPost, "/api/files/folders", `{"name":"First"}`, 200, "").Field("id").(string)
 	has := used(t, acme)
 	setLimits(t, acme, map[string]int64{"documents": has.Documents})
-	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"used":{"documents":%d,"bytes":%d}`, has.Documents, has.Bytes))
+	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"used":{"documents":%d,"bytes":%d,"file_bytes":0}`, has.Documents, has.Bytes))
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"limits":{"bytes":%d,"documents":%d,"file_size":1073741824,"folder_children":1000}`, int64(1)<<40, has.Documents))
 	shown, err := control.Call[control.Organization](t.Context(), acme.Commands, "org.show", control.Slug{Slug: "acme"})
 	if err != nil || shown.Used == nil || *shown.Used != has {

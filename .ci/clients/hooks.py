@@ -22,7 +22,7 @@ def before_load_schema(context, schema):
             call = calls.get(f"{method.upper()} {path}")
             if call is None:  # it sends a file
                 continue
-            values = call["params"] | call["query"]
+            values = call["params"] | call["query"] | call["header"]
             for parameter in operation["parameters"]:
                 if parameter.get("name") in values:
                     parameter["example"] = values[parameter["name"]]

@@ -13,7 +13,7 @@ const send = (url, method, headers, body) => new Promise((done, fail) => {
   request(url, { method, headers: { ...headers, host: given.host } }, async (answer) => {
     let all = "";
     for await (const part of answer) all += part;
-    done(new Response(all, { status: answer.statusCode, headers: { "content-type": answer.headers["content-type"] } }));
+    done(new Response(answer.statusCode === 204 ? null : all, { status: answer.statusCode, headers: { "content-type": answer.headers["content-type"] } }));
   }).on("error", fail).end(body);
 });
 const text = await (await send(`${given.url}/api/openapi.json`, "GET")).text();
@@ -21,22 +21,23 @@ writeFileSync("openapi.json", text);
 const run = (program, ...args) => execFileSync(`node_modules/.bin/${program}`, args, { stdio: "inherit" });
 run("openapi-typescript", "openapi.json", "--output", "schema.ts", "--default-non-nullable", "false");
 
-const called = new Set(given.calls.map((call) => call.id)).add("createImport");
+const called = new Set([...given.calls.map((call) => call.id), ...given.left_out]);
 const missing = Object.values(JSON.parse(text).paths).flatMap((item) => Object.values(item))
   .map(({ operationId }) => operationId).filter((id) => !called.has(id));
 if (missing.length) throw new Error(`no calls of ${missing}`);
-const lines = given.calls.map(({ id, method, path, params, query, body, headers, streams }) => {
+const lines = given.calls.map(({ id, method, path, params, query, header, body, headers, code, streams }) => {
   const options = (credential, parseAs) => JSON.stringify({
     headers: credential,
-    params: { path: orNothing(params), query: orNothing(query) },
+    params: { path: orNothing(params), query: orNothing(query), header: orNothing(header) },
     body,
     parseAs,
   });
   const call = (credential, parseAs) => `client.${method}(${JSON.stringify(path)}, ${options(credential, parseAs)})`;
   const refused = orNothing(headers) ? `refused("${id}", await ${call({})});\n` : "";
+  if (code === 204) return `${refused}emptied("${id}", await ${call(headers)});`;
   return refused + (streams
     ? `streamed("${id}", await ${call(headers, "text")});`
-    : `succeeded("${id}", await ${call(headers)});`);
+    : `succeeded("${id}", ${code}, await ${call(headers)});`);
 });
 function orNothing(object) {
   return Object.keys(object).length ? object : undefined;
@@ -59,11 +60,15 @@ function fault(id: string, what: unknown) {
   faults++;
   console.log(id, JSON.stringify(what));
 }
-function succeeded<T extends { status: string; data: unknown }>(id: string, answer: { data?: T; response: Response }) {
+function succeeded<T extends { status: string; data: unknown }>(id: string, code: number, answer: { data?: T; response: Response }) {
   count++;
-  if (answer.response.status !== 200 || answer.data?.status !== "ok") return fault(id, answer);
+  if (answer.response.status !== code || answer.data?.status !== "ok") return fault(id, answer);
   const data: Known<Success<T>["data"]> = (answer.data as Success<T>).data as Known<Success<T>["data"]>;
   if (typeof data !== "object" || data === null) fault(id, answer);
+}
+function emptied(id: string, answer: { response: Response }) {
+  count++;
+  if (answer.response.status !== 204) fault(id, answer);
 }
 function streamed(id: string, answer: { data?: string; response: Response }) {
   count++;

@@ -50,7 +50,8 @@ type Module struct {
 	deps      Deps
 	maker     crud.Maker[File]
 	pictures  *pictures
-	beginning fairqueue.Queue[int64] // the beginning of uploads, one of an organization at a time
+	beginning fairqueue.Queue[int64]  // the beginning of uploads, one of an organization at a time
+	storing   fairqueue.Queue[string] // of the bytes of an upload, one request at a time
 }
 
 // New returns the module.

@@ -426,10 +426,7 @@ func (m *Module) take(ctx context.Context, c *operation.Call, rec *Transfer) err
 		case cut != nil && (errors.Is(cut, operation.ErrEnded) || errors.Is(context.Cause(ctx), operation.ErrEnded)):
 			err = cut
 		case last: // also if something was wrong after it, because an upload that is complete has a file
-			file, failed := a.File()
-			if err = failed; err == nil {
-				err = m.finish(ctx, c, rec, file)
-			}
+			err = m.complete(ctx, c, rec, a)
 		case a.Size > 0:
 			err = m.keepPart(ctx, c, rec, a)
 		}
@@ -443,10 +440,28 @@ func (m *Module) take(ctx context.Context, c *operation.Call, rec *Transfer) err
 	}
 }
 
+// takeTurn waits until no other request of this process stores bytes of the upload, because each would hold a copy of
+// them. It returns a 409 if the upload has changed meanwhile. The caller must call leave.
+func (m *Module) takeTurn(ctx context.Context, c *operation.Call, rec *Transfer) (leave func(), err error) {
+	if err := m.storing.Enter(ctx, rec.ID); err != nil {
+		return nil, err
+	}
+	if err := m.overtaken(ctx, c, rec, nil); err != nil {
+		m.storing.Leave(rec.ID)
+		return nil, err
+	}
+	return func() { m.storing.Leave(rec.ID) }, nil
+}
+
 // keepPart adds what has arrived to an upload, also if its sender is gone.
 func (m *Module) keepPart(ctx context.Context, c *operation.Call, rec *Transfer, a *contents.Arrival) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
+	leave, err := m.takeTurn(ctx, c, rec)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	parts, replaced, err := m.deps.Contents.AppendPart(ctx, c.Tenant, rec.ID, rec.Parts, a, rec.Length)
 	if errors.Is(err, blobs.ErrNotFound) {
 		return m.overtaken(ctx, c, rec, err)
@@ -472,6 +487,20 @@ func (m *Module) keepPart(ctx context.Context, c *operation.Call, rec *Transfer,
 			"organization", c.Tenant.Org.Slug, "error", err)
 	}
 	return nil
+}
+
+// complete stores the file of an upload with its last bytes.
+func (m *Module) complete(ctx context.Context, c *operation.Call, rec *Transfer, last *contents.Arrival) error {
+	leave, err := m.takeTurn(ctx, c, rec)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	file, err := last.File()
+	if err != nil {
+		return err
+	}
+	return m.finish(ctx, c, rec, file)
 }
 
 // finish stores the file of an upload whose last bytes have arrived.
@@ -521,7 +550,7 @@ func (m *Module) finish(ctx context.Context, c *operation.Call, rec *Transfer, l
 	return nil
 }
 
-// overtaken explains why a part of an upload is gone: another request has ended or completed it. Otherwise it returns err.
+// overtaken tells a request whose upload another one has continued, completed or ended. Otherwise it returns err.
 func (m *Module) overtaken(ctx context.Context, c *operation.Call, rec *Transfer, err error) error {
 	now, gone := m.transfer(ctx, c)
 	if gone != nil {

@@ -129,3 +129,24 @@ func TestScan(t *testing.T) {
 	a.wantSame(t, before)
 	a.wantBytes(t, f.URL, "clean")
 }
+
+// TestTus_CompletedByOne: requests that each have the last bytes of one upload do not hold a copy of all of it each.
+func TestTus_CompletedByOne(t *testing.T) {
+	t.Parallel()
+	s := newScanner(t)
+	a := open(t, func(c *config.Config, _ *gateway.Options) { c.Files.Scan = s.URL + "/scan" })
+	text := "slow" + filler(1, 59_996)
+	u := a.begin(t, len(text))
+	if answer := u.send(t, 0, text[:len(text)-1]); answer.Code != http.StatusNoContent {
+		t.Fatalf("got %d %s, want 204", answer.Code, answer.Text())
+	}
+	const together = 4
+	for range together {
+		u.hold(t, len(text)-1, length(1), text[len(text)-1:])
+	}
+	<-s.held
+	fixture.Await(t, "the last bytes of all have arrived", func() bool { return len(a.temporary(t)) > together })
+	if got := a.arrived(t); got > int64(len(text)+together) {
+		t.Errorf("%d bytes are held, want one copy of %d", got, len(text))
+	}
+}

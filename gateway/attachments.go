@@ -15,7 +15,7 @@ type formFiles struct{ files *files.Module }
 // Keep implements forms.Attachments.
 func (f formFiles) Keep(ctx context.Context, c *operation.Call, a forms.Attachment) (operation.Result, error) {
 	return f.files.Attach(ctx, c, files.Attaching{
-		Form: a.Form, Field: a.Field, Filename: a.Filename, Mimetype: a.Mimetype, Judge: a.Judge,
+		Form: a.Form, Field: a.Field, Filename: a.Filename, Mimetype: a.Mimetype, Most: a.Most, Judge: a.Judge,
 		Answer: func(kept files.Attached) any { return a.Answer(forms.Attached(kept)) },
 	})
 }

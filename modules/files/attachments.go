@@ -39,9 +39,9 @@ type Attachment struct {
 const (
 	attachmentLife  = time.Hour
 	maxAttached     = 100
-	maxAttachedSize = 100 << 20 // bytes together, unless a single one is larger
+	maxAttachedSize = 100 << 20 // bytes together, or ten times the largest file that the field takes
 	maxOfVisitor    = 10
-	maxSizeOfOne    = 20 << 20 // likewise
+	maxVisitorSize  = 20 << 20 // likewise, or one such file
 	attachmentRetry = 10 * time.Minute
 
 	attachedFull = "Too many files wait for submissions of this form, please retry later"
@@ -52,6 +52,7 @@ type Attaching struct {
 	Form, Field string
 	Filename    string
 	Mimetype    string // declared; empty: the one that the bytes show
+	Most        int64  // bytes that the field takes
 	// Judge refuses a file by its declared type and the one that its bytes show.
 	Judge func(declared, detected string) error
 	// Answer makes the answer to the upload.
@@ -87,7 +88,7 @@ func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (o
 		return operation.Result{}, err
 	}
 	least := max(c.UploadSize, 1)
-	if err := m.attachmentRoom(ctx, c.Tenant, in.Form, from, least); err != nil {
+	if err := m.attachmentRoom(ctx, c.Tenant, in, from, least); err != nil {
 		return operation.Result{}, err
 	}
 	if err := m.deps.Contents.Admit(ctx, c.Tenant, least); err != nil {
@@ -127,7 +128,7 @@ func (m *Module) keepAttachment(
 	}
 	keep := func(ctx context.Context, b *store.Batch, blobs []*contents.Blob) error {
 		// The commit fails if another upload of the organization is stored after this look-up, and all is tried again.
-		if err := m.attachmentRoom(ctx, c.Tenant, in.Form, from, arrival.Size); err != nil {
+		if err := m.attachmentRoom(ctx, c.Tenant, in, from, arrival.Size); err != nil {
 			return err
 		}
 		blob := blobs[0]
@@ -160,10 +161,10 @@ func (m *Module) visitor(ctx context.Context, c *operation.Call) (string, error)
 
 // attachmentRoom refuses a file if too many wait for submissions of the form. The visitors of one address cannot use up
 // the room of all visitors, and these not that of others.
-func (m *Module) attachmentRoom(ctx context.Context, t *tenants.Tenant, form, from string, size int64) error {
+func (m *Module) attachmentRoom(ctx context.Context, t *tenants.Tenant, in Attaching, from string, size int64) error {
 	var group, own struct{ files, bytes int64 }
 	now := m.deps.Now().UnixMilli()
-	err := m.Attachments.In(t.Workspace()).Each(ctx, store.Eq("form", form), store.Either, func(a *Attachment) error {
+	err := m.Attachments.In(t.Workspace()).Each(ctx, store.Eq("form", in.Form), store.Either, func(a *Attachment) error {
 		if a.Ends > now && (a.From == "") == (from == "") {
 			group.files, group.bytes = group.files+1, group.bytes+a.Size
 			if a.From == from {
@@ -172,8 +173,8 @@ func (m *Module) attachmentRoom(ctx context.Context, t *tenants.Tenant, form, fr
 		}
 		return nil
 	})
-	if err == nil && (group.files >= maxAttached || group.files > 0 && group.bytes+size > maxAttachedSize ||
-		from != "" && (own.files >= maxOfVisitor || own.files > 0 && own.bytes+size > maxSizeOfOne)) {
+	if err == nil && (group.files >= maxAttached || group.bytes+size > max(maxAttachedSize, 10*in.Most) ||
+		from != "" && (own.files >= maxOfVisitor || own.bytes+size > max(maxVisitorSize, in.Most))) {
 		err = &operation.Problem{Code: http.StatusTooManyRequests, RetryAfter: attachmentRetry, Message: attachedFull}
 	}
 	return err

@@ -106,27 +106,28 @@ func (m *Module) wantThumbnail(t *tenants.Tenant, hash string) <-chan struct{} {
 func (m *Module) fetchThumbnail(
 	ctx context.Context, c *operation.Call, read reading, blob *contents.Blob, in fetchInput,
 ) (_ operation.Result, err error) {
-	if blob.Thumbnail == nil && hasThumbnail(read.file) {
+	small := blob.Small(m.deps.Now())
+	if small == nil && hasThumbnail(read.file) {
 		m.pictures.wait(ctx, c.Tenant.Org.OrgID, m.wantThumbnail(c.Tenant, read.hash))
 		if blob, err = m.deps.Contents.Find(ctx, c.Tenant, read.hash); err != nil {
 			return operation.Result{}, opened(err)
 		}
-		if blob.Thumbnail == nil {
+		if small = blob.Small(m.deps.Now()); small == nil {
 			return operation.Result{}, &operation.Problem{
 				Code: http.StatusServiceUnavailable, Message: "The small picture is being made, please retry", RetryAfter: 2 * time.Second,
 				Reason: "a thumbnail is not made yet",
 			}
 		}
 	}
-	if blob.Thumbnail == nil || blob.Thumbnail.Object == "" {
+	if small == nil || small.Object == "" {
 		return operation.Result{}, operation.NotFound("There is no small picture of the file")
 	}
-	object, err := m.deps.Contents.Bucket.Open(ctx, blob.Thumbnail.Object)
+	object, err := m.deps.Contents.Bucket.Open(ctx, small.Object)
 	if err != nil {
 		return operation.Result{}, opened(err)
 	}
 	m.head(c, read, in)
-	served := deliver.Policy(blob.Thumbnail.Media, blob.Thumbnail.Media, frameAncestors(m.deps.BaseURL(c.Tenant.Org.Slug)))
+	served := deliver.Policy(small.Media, small.Media, frameAncestors(m.deps.BaseURL(c.Tenant.Org.Slug)))
 	c.Header.Set("Content-Disposition", deliver.Disposition(!in.Download, read.file.Filename))
 	c.Header.Set("Content-Security-Policy", served.CSP)
 	return operation.Result{Content: &operation.Content{

@@ -40,6 +40,7 @@ type Attachment struct {
 	Form, Field string
 	Filename    string
 	Mimetype    string // declared; empty: the one that the bytes show
+	Most        int64  // bytes that the field takes
 	// Judge refuses a file by its declared type and the one that its bytes show.
 	Judge func(declared, detected string) error
 	// Answer makes the answer of a file that was kept.
@@ -159,7 +160,7 @@ func (m *Module) attach(ctx context.Context, c *operation.Call, form *Form, in a
 		return operation.Result{}, err
 	}
 	result, err := m.Attachments.Keep(ctx, c, Attachment{
-		Form: form.ID, Field: in.Field, Filename: texts.Trim(in.Filename), Mimetype: declared,
+		Form: form.ID, Field: in.Field, Filename: texts.Trim(in.Filename), Mimetype: declared, Most: most,
 		Judge: func(declared, detected string) error {
 			if !field.Takes(declared, detected) {
 				return refuseMedia(in.Field, field, declared, detected)

@@ -28,8 +28,8 @@ func (o *opening) Open(ctx context.Context, name string) (blobs.Object, error) {
 	return object, err
 }
 
-// TestThumbnail_Interrupted: a small picture that is interrupted is made later. Only if its time has run out three times,
-// it is never made.
+// TestThumbnail_Interrupted: a small picture that is interrupted is made later. One whose time runs out is tried again on
+// the next day.
 func TestThumbnail_Interrupted(t *testing.T) {
 	t.Parallel()
 	a := open(t)
@@ -37,43 +37,34 @@ func TestThumbnail_Interrupted(t *testing.T) {
 	bucket := &opening{Bucket: k.Bucket, do: func() {}}
 	k.Bucket = bucket
 	var encoded bytes.Buffer
-	for side := range 2 { // different bytes
-		encoded.Reset()
-		if err := png.Encode(&encoded, image.NewGray(image.Rect(0, 0, 600+side, 600))); err != nil {
-			t.Fatal(err)
+	if err := png.Encode(&encoded, image.NewGray(image.Rect(0, 0, 600, 600))); err != nil {
+		t.Fatal(err)
+	}
+	hash := keep(t, k, tenant, encoded.Bytes())
+	small := func(ctx context.Context, opened func()) (*contents.Thumbnail, error) {
+		bucket.do = opened
+		err := k.MakeThumbnail(ctx, tenant, hash)
+		blob, failed := k.Find(t.Context(), tenant, hash)
+		if failed != nil {
+			t.Fatal(failed)
 		}
-		hash := keep(t, k, tenant, encoded.Bytes())
-		find := func() *contents.Blob {
-			blob, err := k.Find(t.Context(), tenant, hash)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return blob
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		bucket.do = cancel
-		if err := k.MakeThumbnail(ctx, tenant, hash); !errors.Is(err, context.Canceled) || find().Thumbnail != nil || find().SlowThumbnails != 0 {
-			t.Fatalf("interrupted: got %v and %+v, want nothing noted", err, find())
-		}
-		for slow, tries := 0, 0; slow < 2+side; tries++ {
-			if tries == 100 {
-				t.Fatal("no attempt was counted as slow")
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			bucket.do = func() { <-ctx.Done() }
-			err := k.MakeThumbnail(ctx, tenant, hash)
-			cancel()
-			if slow = find().SlowThumbnails; err != nil && !errors.Is(err, context.DeadlineExceeded) { // it may end before the bucket
-				t.Fatal(err)
-			}
-		}
-		bucket.do = func() {}
-		if err := k.MakeThumbnail(t.Context(), tenant, hash); err != nil {
-			t.Fatal(err)
-		}
-		if made := find().Thumbnail; made == nil || (made.Object == "") != (side == 1) || (made.Failed != "") != (side == 1) {
-			t.Errorf("after %d slow attempts: got %+v", 2+side, made)
-		}
+		return blob.Thumbnail, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if made, err := small(ctx, cancel); !errors.Is(err, context.Canceled) || made != nil {
+		t.Fatalf("interrupted: got %v and %+v, want nothing noted", err, made)
+	}
+	late, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if made, err := small(late, func() { <-late.Done() }); err != nil || made == nil || made.Failed == "" || made.Until == 0 {
+		t.Fatalf("out of time: got %v and %+v, want it noted for a time", err, made)
+	}
+	if made, err := small(t.Context(), func() {}); err != nil || made.Object != "" {
+		t.Errorf("at once: got %v and %+v, want no attempt", err, made)
+	}
+	a.clock.Advance(25 * time.Hour)
+	if made, err := small(t.Context(), func() {}); err != nil || made.Object == "" || made.Until != 0 {
+		t.Errorf("a day later: got %v and %+v, want a small picture", err, made)
 	}
 }
 

@@ -402,6 +402,30 @@ func TestStrangersSendSmallFiles(t *testing.T) {
 	fixture.WantFailure(t, p.send(t, p.full, p.form, "large", "text/plain", "123456"), http.StatusRequestEntityTooLarge)
 }
 
+// TestVisitorsShareTheBytes: the files of all visitors that wait for a form have a bound on their bytes, too.
+func TestVisitorsShareTheBytes(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
+	large := strings.Repeat("x", 10<<20)
+	at := func(address, content string) int {
+		return p.send(t, p.visitor, p.form, "other", "text/plain", content, gatewaytest.Header("X-Forwarded-For", address)).Code
+	}
+	for n := range 10 {
+		if code := at(fmt.Sprintf("2001:db8:0:%d::%d", n/2, n), large); code != http.StatusOK {
+			t.Fatalf("file %d: got %d, want 200", n, code)
+		}
+	}
+	if code := at("2001:db8:0:9::1", "x"); code != http.StatusTooManyRequests {
+		t.Errorf("a byte beyond 100 MiB: got %d, want 429", code)
+	}
+	p.clock.Advance(61 * time.Minute)
+	for n, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} { // of one /64
+		if code := at(fmt.Sprintf("2001:db8:0:1::%d", n), large); code != want {
+			t.Errorf("file %d of one network: got %d, want %d", n, code, want)
+		}
+	}
+}
+
 // TestWaitingFilesKeepTheirBytes: a purge of a file with the same bytes leaves those of a file that waits.
 func TestWaitingFilesKeepTheirBytes(t *testing.T) {
 	t.Parallel()

@@ -46,15 +46,22 @@ type Blob struct {
 	Plain picture.Pieces `json:"plain,omitempty"`
 	// Thumbnail is the small picture; nil: not made yet.
 	Thumbnail *Thumbnail `json:"thumbnail,omitempty"`
-	// SlowThumbnails is how often the time for it has run out.
-	SlowThumbnails int `json:"slow_thumbnails,omitempty"`
 }
 
-// Thumbnail is a small picture of a blob. Failed says why there is none.
+// Thumbnail is a small picture of a blob. Failed says why there is none, until then (Unix milliseconds; 0: for ever).
 type Thumbnail struct {
+	Until  int64  `json:"until,omitempty"`
 	Object string `json:"object,omitempty"`
 	Media  string `json:"media,omitempty"`
 	Failed string `json:"failed,omitempty"`
+}
+
+// Small returns the small picture of the blob, or why there is none; nil: it has to be made.
+func (b *Blob) Small(now time.Time) *Thumbnail {
+	if b.Thumbnail != nil && b.Thumbnail.Until > 0 && b.Thumbnail.Until <= now.UnixMilli() {
+		return nil
+	}
+	return b.Thumbnail
 }
 
 // Storage is how much an organization has stored: its only record.

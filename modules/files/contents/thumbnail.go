@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"tenantry/internal/picture"
 	"tenantry/tenants"
@@ -13,15 +14,15 @@ import (
 // thumbnailEdge is the largest width and height of a small picture in pixels.
 const thumbnailEdge = 400
 
-// mostSlow is how often the time for a small picture may run out, for example because the bucket is slow, before it is
-// noted that there is none.
-const mostSlow = 3
+// slowPause is how long a small picture whose time has run out is not tried again: the picture may need that time
+// always, or the bucket was slow.
+const slowPause = 24 * time.Hour
 
 // MakeThumbnail makes and stores the small picture of a blob, or notes why there can be none. It does nothing if that was
 // done before. Errors: ErrNone, blobs.ErrUnavailable, blobs.ErrFull, store.ErrUnavailable, that of the context.
 func (k *Keeper) MakeThumbnail(ctx context.Context, t *tenants.Tenant, hash string) error {
 	blob, err := k.Find(ctx, t, hash)
-	if err != nil || blob.Thumbnail != nil {
+	if err != nil || blob.Small(k.Now()) != nil {
 		return err
 	}
 	object, err := k.Open(ctx, blob)
@@ -33,9 +34,7 @@ func (k *Keeper) MakeThumbnail(ctx context.Context, t *tenants.Tenant, hash stri
 	encoded, media, err := picture.Thumbnail(ctx, object, thumbnailEdge)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		if blob.SlowThumbnails++; blob.SlowThumbnails >= mostSlow {
-			small.Failed = "it took too long"
-		}
+		small.Failed, small.Until = "it took too long", k.Now().Add(slowPause).UnixMilli()
 	case ctx.Err() != nil: // the process stops
 		return ctx.Err()
 	case errors.Is(err, picture.ErrUnsupported), errors.Is(err, picture.ErrTooLarge), errors.Is(err, picture.ErrBroken):
@@ -51,12 +50,10 @@ func (k *Keeper) MakeThumbnail(ctx context.Context, t *tenants.Tenant, hash stri
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	_, err = k.blobs.In(t.Workspace().BeyondQuota()).Update(ctx, blob.ID, func(b *Blob) error {
-		if b.Thumbnail != nil {
+		if b.Small(k.Now()) != nil {
 			return errUsed
 		}
-		if b.SlowThumbnails = blob.SlowThumbnails; *small != (Thumbnail{}) {
-			b.Thumbnail = small
-		}
+		b.Thumbnail = small
 		return nil
 	})
 	if err != nil && small.Object != "" {

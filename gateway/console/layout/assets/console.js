@@ -357,3 +357,11 @@ addEventListener("click", async (event) => {
   await download(link, status);
   link.removeAttribute("aria-busy");
 });
+
+// A small picture that is not made yet is asked for again, a few times.
+for (const image of document.querySelectorAll("img[data-small]")) {
+  let left = 10;
+  const again = () => { if (left-- > 0) setTimeout(() => image.src = image.src, 3000); };
+  image.addEventListener("error", again);
+  if (image.complete && image.currentSrc && !image.naturalWidth) again();
+}

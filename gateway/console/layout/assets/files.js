@@ -230,11 +230,3 @@ if (zone) {
     if (uploads.some((upload) => !ended(upload))) event.preventDefault();
   });
 }
-
-// A small picture that is not made yet is asked for again, a few times.
-for (const image of document.querySelectorAll("img.thumb")) {
-  let left = 10;
-  const again = () => { if (left-- > 0) setTimeout(() => image.src = image.src, 3000); };
-  image.addEventListener("error", again);
-  if (image.complete && image.currentSrc && !image.naturalWidth) again();
-}

@@ -242,6 +242,29 @@ func TestBrowserPagesOfFiles(t *testing.T) {
 	b.quiet("ERR_BLOCKED_BY_CLIENT")
 }
 
+// TestBrowserSmallPicturesComeLater: pages ask again for a small picture that they could not get.
+func TestBrowserSmallPicturesComeLater(t *testing.T) {
+	t.Parallel()
+	b := launch(t)
+	_, acme, cookie := rich(t, nil)
+	keeper := person{t, acme, cookie}
+	p := b.signedIn(screens()[0], acme)
+	p.visit(address(t, acme, spring))
+	p.drops(".zone", hold(t, map[string]string{"later.png": picturePNG(t)}, "later.png")...)
+	p.wait(`document.querySelector("#stored").innerText.includes("later.png")`)
+	p.do("Network.enable", map[string]any{}, nil)
+	for path, image := range map[string]string{"/files/" + keeper.fileNamed("later.png")["id"].(string): ".content img", spring: "#stored img.thumb"} {
+		p.do("Network.setCacheDisabled", map[string]any{"cacheDisabled": true}, nil)
+		p.do("Network.setBlockedURLs", map[string]any{"urls": []string{"*thumbnail=true*"}}, nil)
+		p.visit(address(t, acme, path))
+		p.value(`document.querySelector("` + image + `").scrollIntoView()`)
+		p.wait(`(() => { const i = document.querySelector("` + image + `"); return i.complete && i.currentSrc && !i.naturalWidth })()`)
+		p.do("Network.setBlockedURLs", map[string]any{"urls": []string{}}, nil)
+		p.wait(`document.querySelector("` + image + `").naturalWidth > 0`)
+	}
+	b.quiet("ERR_BLOCKED_BY_CLIENT")
+}
+
 // TestBrowserUploadResumes cuts the network in the middle of an upload, which goes on where it was, and cancels another.
 func TestBrowserUploadResumes(t *testing.T) {
 	t.Parallel()

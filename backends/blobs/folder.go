@@ -46,8 +46,8 @@ type File struct {
 // Size returns the size in bytes.
 func (f *File) Size() int64 { return f.size }
 
-// Folder returns the bucket whose objects are files below dir, which it makes if necessary. Several
-// processes of a machine may use a folder. Objects that it opens are *File. It returns an error if the folder cannot be made or read.
+// Folder returns the bucket whose objects are files below dir, which it makes if necessary. Several processes of a
+// machine may use a folder. Objects that it opens are *File. It returns an error if the folder cannot be made or read.
 func Folder(dir string) (Bucket, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder of files: %w", err)

@@ -253,7 +253,8 @@ func TestBrowserSmallPicturesComeLater(t *testing.T) {
 	p.drops(".zone", hold(t, map[string]string{"later.png": picturePNG(t)}, "later.png")...)
 	p.wait(`document.querySelector("#stored").innerText.includes("later.png")`)
 	p.do("Network.enable", map[string]any{}, nil)
-	for path, image := range map[string]string{"/files/" + keeper.fileNamed("later.png")["id"].(string): ".content img", spring: "#stored img.thumb"} {
+	file := "/files/" + keeper.fileNamed("later.png")["id"].(string)
+	for path, image := range map[string]string{file: ".content img", spring: "#stored img.thumb"} {
 		p.do("Network.setCacheDisabled", map[string]any{"cacheDisabled": true}, nil)
 		p.do("Network.setBlockedURLs", map[string]any{"urls": []string{"*thumbnail=true*"}}, nil)
 		p.visit(address(t, acme, path))

@@ -21,8 +21,8 @@ func (x *exchange) server() *http.Server {
 }
 
 // upload returns the file in the body. While it arrives, the request holds no room for the work, but a place among the
-// uploads. The sender may take as
-// long as the operation, but may not pause for longer than the read timeout of the server.
+// uploads. The sender may take as long as the operation, but may not pause for longer than the read timeout of the
+// server.
 func (x *exchange) upload() (io.Reader, error) {
 	sent := x.r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(sent)

@@ -97,7 +97,8 @@ func (b *bulk) put(ctx context.Context, entries []*entry, last bool) error {
 		if bad < 0 {
 			return err
 		}
-		if b.refused[entries[bad]] = operation.ErrorsOf(s.problem(s.of.Taken(ctx, s.workspace(c), entries[bad].rec, rowError(err)))); len(b.refused[entries[bad]]) == 0 {
+		says := s.problem(s.of.Taken(ctx, s.workspace(c), entries[bad].rec, rowError(err)))
+		if b.refused[entries[bad]] = operation.ErrorsOf(says); len(b.refused[entries[bad]]) == 0 {
 			return err
 		}
 		if tried >= maxRetried && bad > 1 { // the record before it is kept back for the commit with the answer

@@ -143,8 +143,11 @@ func clientCalls(t testing.TB, p *fixture.Party) (calls []clientCall, left []str
 		}
 		s := fixture.SampleFor(&op)
 		for i, path := range op.Paths() {
-			c := clientCall{ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{}, Headers: map[string]string{}, Header: map[string]any{},
-				Code: cmp.Or(op.Code, http.StatusOK), Streams: op.Streams != nil || op.Content != nil}
+			c := clientCall{
+				ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{},
+				Headers: map[string]string{}, Header: map[string]any{},
+				Code: cmp.Or(op.Code, http.StatusOK), Streams: op.Streams != nil || op.Content != nil,
+			}
 			for _, param := range op.Params {
 				if param.In == operation.InPath {
 					if strings.Contains(path, "{"+param.Name+"}") {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"image"
 	"image/png"
+	"net/http"
 	"testing"
 	"time"
 
 	"tenantry/backends/blobs"
 	"tenantry/backends/store"
+	"tenantry/gateway/tests/fixture"
 	"tenantry/modules/files/contents"
 	"tenantry/tenants"
 )
@@ -68,6 +70,25 @@ func TestThumbnail_Interrupted(t *testing.T) {
 	}
 }
 
+// TestThumbnail_ReadersAreAnswered: readers of a small picture that is not made are told to ask again.
+func TestThumbnail_ReadersAreAnswered(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	k, made := a.App.Contents(), make(chan struct{})
+	k.Bucket = &opening{Bucket: k.Bucket, do: func() { <-made }}
+	var encoded bytes.Buffer
+	if err := png.Encode(&encoded, image.NewGray(image.Rect(0, 0, 10, 10))); err != nil {
+		t.Fatal(err)
+	}
+	f := a.upload(t, "a.png", "image/png", encoded.String())
+	codes := fixture.Concurrently(4, func(int) int { return a.fetch(t, f.Thumbnail).Code })
+	if codes[http.StatusServiceUnavailable] != 4 {
+		t.Errorf("got %v, want 503 of all", codes)
+	}
+	close(made)
+	fixture.Await(t, "the small picture is there", func() bool { return a.fetch(t, f.Thumbnail).Code == http.StatusOK })
+}
+
 // keep stores bytes that no file uses, and returns their hash.
 func keep(t *testing.T, k *contents.Keeper, tenant *tenants.Tenant, data []byte) (hash string) {
 	t.Helper()
@@ -76,10 +97,11 @@ func keep(t *testing.T, k *contents.Keeper, tenant *tenants.Tenant, data []byte)
 		t.Fatal(err)
 	}
 	defer func() { _ = arrival.Close() }()
-	if err := k.Store(t.Context(), tenant, []*contents.Arrival{arrival}, func(ctx context.Context, b *store.Batch, stored []*contents.Blob) error {
+	commit := func(ctx context.Context, b *store.Batch, stored []*contents.Blob) error {
 		hash = stored[0].Hash
 		return b.Commit(ctx)
-	}); err != nil {
+	}
+	if err := k.Store(t.Context(), tenant, []*contents.Arrival{arrival}, commit); err != nil {
 		t.Fatal(err)
 	}
 	return hash

@@ -198,6 +198,23 @@ func TestUpload_IsShownAsUsed(t *testing.T) {
 	}
 }
 
+// TestUpload_TakesAPlace: an upload under way has one of the places of its organization.
+func TestUpload_TakesAPlace(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	u := a.begin(t, 10)
+	conn := u.hold(t, 0, length(10), "x")
+	places := func(n int) bool {
+		_, _, figures := fixture.CallAdmin(t, a.Gateway, http.MethodGet, "/metrics")
+		return strings.Contains(figures, fmt.Sprintf("\ntenantry_uploads %d\n", n))
+	}
+	fixture.Await(t, "one place is taken", func() bool { return places(1) })
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Await(t, "it is given back", func() bool { return places(0) })
+}
+
 // TestUpload_ArrivingCounts: what is arriving counts against the quota until its upload has ended, as that of others.
 func TestUpload_ArrivingCounts(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -423,6 +424,32 @@ func TestVisitorsShareTheBytes(t *testing.T) {
 		if code := at(fmt.Sprintf("2001:db8:0:1::%d", n), large); code != want {
 			t.Errorf("file %d of one network: got %d, want %d", n, code, want)
 		}
+	}
+}
+
+// TestArrivingFilesOfFormsCount: what arrives for a form counts against the quota, as other uploads.
+func TestArrivingFilesOfFormsCount(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
+	if _, err := p.Gateway.App.Directory().Update(t.Context(), "acme", func(o *tenants.Organization) error {
+		o.Limits = map[string]int64{tenants.LimitFileBytes: 100_000}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	conn := fixture.Dial(t, p.Gateway.App.Addr())
+	fixture.Send(t, conn, fmt.Sprintf("POST /api/form/collections/%s/files?field=other&filename=a HTTP/1.1\r\nHost: %s\r\n"+
+		"X-Service-Token: %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", p.form, p.Host, p.full, 60_000, strings.Repeat("x", 60_000)))
+	fixture.Await(t, "bytes have arrived", func() bool {
+		found, err := filepath.Glob(filepath.Join(p.Config.Data, "incoming", "file-*"))
+		if err != nil || len(found) == 0 {
+			return false
+		}
+		info, err := os.Stat(found[0])
+		return err == nil && info.Size() == 60_000
+	})
+	if a := p.send(t, p.full, p.form, "other", "text/plain", strings.Repeat("y", 60_000), func(r *http.Request) { r.ContentLength = -1 }); a.Code != http.StatusInsufficientStorage {
+		t.Errorf("got %d %s, want 507", a.Code, a.Body)
 	}
 }
 

@@ -43,6 +43,11 @@ func (k *Keeper) Store(
 		return commit(ctx, b, s.blobs)
 	})
 	s.removeUnused(ctx, err)
+	if err == nil { // from now on the bytes count as stored
+		for _, a := range all {
+			a.count.end()
+		}
+	}
 	return err
 }
 

@@ -25,7 +25,7 @@ type Served struct {
 // no sources.
 //
 // Inline are pictures, audio, video, PDF and plain text, if the bytes do not contradict. All else is an attachment with
-// its declared type, or application/octet-stream if that is no media type. Parameters of the declared type are dropped;
+// its declared type, or application/octet-stream if that is no media type or one of code. Parameters of the declared type are dropped;
 // plain text has a charset if its bytes are UTF-8.
 func Policy(declared, sniffed, frameAncestors string) Served {
 	media := mediaType(declared)
@@ -83,7 +83,8 @@ func isHeader(text string) bool {
 }
 
 // mediaType returns the type and subtype of a declared type in lower case, or application/octet-stream if it is none.
-// So are types of which parts have types of their own.
+// So are types of which parts have types of their own, and those that any page could load as a script or a style: a tag
+// that loads one asks nobody whether it is an attachment.
 func mediaType(declared string) string {
 	const longest = 127 // of a type and of a subtype, RFC 6838
 	if !isHeader(declared) {
@@ -92,10 +93,21 @@ func mediaType(declared string) string {
 	media, _, err := mime.ParseMediaType(declared)
 	kind, subtype, ok := strings.Cut(media, "/")
 	if err != nil || !ok || len(kind) > longest || len(subtype) > longest || strings.Contains(media, "*") ||
-		kind == "multipart" || kind == "message" {
+		kind == "multipart" || kind == "message" || isCode(subtype) {
 		return octets
 	}
 	return media
+}
+
+// isCode reports whether pages load a subtype as a script, a style or a module. The names of scripts are those of the
+// MIME Sniffing Standard.
+func isCode(subtype string) bool {
+	for _, part := range []string{"javascript", "ecmascript", "jscript", "livescript"} {
+		if strings.Contains(subtype, part) {
+			return true
+		}
+	}
+	return subtype == "css" || subtype == "wasm"
 }
 
 // canonicalType returns the registered name of a type that is often declared under another one.

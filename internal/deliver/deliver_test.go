@@ -293,3 +293,16 @@ func FuzzPolicy(f *testing.F) {
 		}
 	})
 }
+
+// TestPolicyOfCode: no page can load an uploaded file as a script, a style or a module.
+func TestPolicyOfCode(t *testing.T) {
+	t.Parallel()
+	for _, declared := range []string{
+		"text/javascript", "Application/JavaScript", "application/x-javascript; charset=utf-8", "text/javascript1.5",
+		"text/ecmascript", "application/x-ecmascript", "text/jscript", "text/livescript", "text/css", "application/wasm",
+	} {
+		if got := deliver.Policy(declared, "text/plain; charset=utf-8", ""); got.ContentType != "application/octet-stream" || got.Inline {
+			t.Errorf("%s: got %+v, want an attachment of no type", declared, got)
+		}
+	}
+}

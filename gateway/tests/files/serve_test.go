@@ -363,7 +363,7 @@ func TestFetch_Types(t *testing.T) {
 		{"plain.txt", "text/plain", html, false, "text/plain"},
 		{"picture.svg", "image/svg+xml", svg, false, "image/svg+xml"},
 		{"x.xhtml", "application/xhtml+xml", html, false, "application/xhtml+xml"},
-		{"script.js", "text/javascript", gif, false, "text/javascript"},
+		{"script.js", "text/javascript", gif, false, "application/octet-stream"},
 		{"both.gif", "image/gif", gif, true, "image/gif"},
 		{"a.pdf", "application/pdf", pdf, true, "application/pdf"},
 		{"not.pdf", "application/pdf", html, false, "application/pdf"},

@@ -91,7 +91,7 @@ func TestFilesAreUploadedOnPages(t *testing.T) {
 	picture := picturePNG(t)
 	after := p.follows(p.uploads("/do/files.upload", sent,
 		sentFile{"a b.png", "image/png", picture}, sentFile{"note.txt", "text/plain", "Hello."}, sentFile{"empty", "application/octet-stream", ""}))
-	checkPage(t, after, 200, "Files stored.", ">a b.png<", ">note.txt<", ">empty<", `class="thumb" src="`, "6 bytes", "0 bytes")
+	checkPage(t, after, 200, "Files stored.", ">a b.png<", ">note.txt<", ">empty<", `class="thumb" data-small src="`, "6 bytes", "0 bytes")
 	if csp := after.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "; frame-src http") || strings.Contains(csp, "frame-src 'self'") {
 		t.Errorf("Content-Security-Policy: %s", csp)
 	}
@@ -104,7 +104,7 @@ func TestFilesAreUploadedOnPages(t *testing.T) {
 	if strings.Contains(shown.Text(), `name="url"`) || strings.Contains(shown.Text(), "Earlier versions") {
 		t.Error("the page of a new file offers another address or has versions")
 	}
-	small := regexp.MustCompile(`<a class="shown" href="([^"]*)"><img src="([^"]*)"`).FindStringSubmatch(shown.Text())
+	small := regexp.MustCompile(`<a class="shown" href="([^"]*)"><img data-small src="([^"]*)"`).FindStringSubmatch(shown.Text())
 	if small == nil || small[1] == small[2] {
 		t.Fatalf("the page shows no small picture: %v", small)
 	}

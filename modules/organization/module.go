@@ -13,6 +13,7 @@ import (
 	"tenantry/internal/fault"
 	"tenantry/internal/rate"
 	"tenantry/internal/texts"
+	"tenantry/internal/together"
 	"tenantry/operation"
 	"tenantry/tenants"
 )
@@ -170,16 +171,20 @@ func (m *Module) answerOf(ctx context.Context, c *operation.Call, t *tenants.Ten
 	if err != nil {
 		return Answer{}, err
 	}
-	used, err := t.Workspace().Used(ctx)
-	if err != nil {
-		return Answer{}, err
-	}
-	bytes, err := m.FileBytes(ctx, t)
+	var used Used
+	ws := t.Workspace()
+	err = together.Do(ws.Remote(), func() (err error) {
+		used.Usage, err = ws.Used(ctx)
+		return err
+	}, func() (err error) {
+		used.FileBytes, err = m.FileBytes(ctx, t)
+		return err
+	})
 	if err != nil {
 		return Answer{}, err
 	}
 	c.Revision = t.Org.Rev
-	return m.answer(t, c.BaseURL, Used{used, bytes}), nil
+	return m.answer(t, c.BaseURL, used), nil
 }
 
 func (m *Module) answer(t *tenants.Tenant, url string, used Used) Answer {

@@ -103,7 +103,7 @@ func readsOf(t testing.TB, p *fixture.Party) []read {
 			{"count contacts", "find compliance_settings", "find contacts"}, {"find custom_objects"}, {"aggregate records", "aggregate records", "aggregate records"},
 		}},
 		{"users.get", "one with a role", "/api/users/" + id(fixture.RefUser), key, [][]string{{"find users"}, {"find roles"}}},
-		{"organization.get", "as it is", "/api/organization", admin, [][]string{{"used "}}},
+		{"organization.get", "as it is", "/api/organization", admin, [][]string{{"find storage", "used "}}},
 		{"me.get", "an administrator", "/api/me", admin, [][]string{{"find users"}, {"find noted_rights"}}},
 		{"sessions.list", "one's own", "/api/me/sessions", admin, [][]string{{"find users"}}},
 		{"sessions.get", "one", "/api/me/sessions/" + id(fixture.RefSession), admin, [][]string{{"find users"}}},

@@ -30,7 +30,7 @@ const (
 	// partAge is the age at which a copy has certainly been abandoned.
 	partAge = 24 * time.Hour
 	// moveTries bounds how often Put makes the directories of an object that others remove because they are empty.
-	moveTries = 10
+	moveTries = 100
 )
 
 // folder is a Bucket in a folder: an object is a file whose path is its name. It remembers nothing about the folder,
@@ -95,7 +95,11 @@ func (f *folder) move(from, target string) error {
 		if _, err := os.Lstat(from); err != nil { // it is not the directory that is missing
 			return err
 		}
-		if err := f.makeDir(filepath.Dir(target)); err != nil {
+		if err := f.present(); err != nil {
+			return err
+		}
+		// What others remove between two steps of this call is missing, or was there a moment ago: the next try decides.
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -103,10 +107,18 @@ func (f *folder) move(from, target string) error {
 
 // makeDir makes a directory below that of the bucket, which must exist: if a mount was lost, nothing appears in its place.
 func (f *folder) makeDir(path string) error {
+	if err := f.present(); err != nil {
+		return err
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// present returns an error if the directory of the bucket is not there, which says nothing about an object.
+func (f *folder) present() error {
 	if _, err := os.Stat(f.dir); err != nil {
 		return fmt.Errorf("the folder itself: %w", err)
 	}
-	return os.MkdirAll(path, 0o700)
+	return nil
 }
 
 // copy stores the content of a file of another device as an object.
@@ -183,8 +195,8 @@ func (f *folder) open(name string) (Object, error) {
 	stat, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		if _, err := os.Stat(f.dir); err != nil { // an outage says nothing about the object
-			return nil, fmt.Errorf("the folder itself: %w", err)
+		if err := f.present(); err != nil {
+			return nil, err
 		}
 		return nil, ErrNotFound
 	case err != nil:

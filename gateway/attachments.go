@@ -33,3 +33,10 @@ func (f formFiles) FindMissing(
 ) ([]string, []store.Precondition, error) {
 	return f.files.Files.FindMissing(ctx, c.Workspace, c.Tenant.People(), ids)
 }
+
+// FindMissingFolders implements forms.Attachments.
+func (f formFiles) FindMissingFolders(
+	ctx context.Context, c *operation.Call, ids []string,
+) ([]string, []store.Precondition, error) {
+	return f.files.Folders.FindMissing(ctx, c.Workspace, c.Tenant.People(), ids)
+}

@@ -180,9 +180,11 @@ func (m *Module) attachmentRoom(ctx context.Context, t *tenants.Tenant, in Attac
 	return err
 }
 
-// Redeem makes the file of a token a File in the batch, and ends the token with it. The file lies in the folder and
-// belongs to its teams, unless folder is empty or the folder is gone. found is false if the token is not one of that
-// field of that form, has expired or was used. Errors: store.ErrUnavailable, store.ErrConflict.
+// Redeem makes the file of a token a File in the batch, and ends the token with it. The file belongs to the
+// teams of the folder, if it has some, or else to those that the caller is limited to. It lies in the folder unless that
+// is empty or in the trash. found is false if the
+// token is not one of that field of that form, has expired or was used. Errors: store.ErrNotFound if the folder was
+// purged, because nobody knows any more who may see the file; store.ErrUnavailable, store.ErrConflict.
 func (m *Module) Redeem(
 	ctx context.Context, c *operation.Call, b *store.Batch, form, field, folder, token string,
 ) (id string, found bool, err error) {
@@ -206,6 +208,9 @@ func (m *Module) Redeem(
 		Meta: store.Meta{ID: c.Workspace.NewID()}, Filename: rec.Filename, Mimetype: rec.Mimetype, Hash: rec.Hash,
 		Size: rec.Size, Detected: rec.Detected, Checksum: rec.Checksum, UserID: rec.UserID,
 	}
+	if own := c.Principal.Scope(c.Tenant, nil); !own.All {
+		file.Teams = own.Teams
+	}
 	if err := m.layIn(ctx, b, ws, folder, file); err != nil {
 		return "", false, err
 	}
@@ -216,21 +221,25 @@ func (m *Module) Redeem(
 	return file.ID, true, m.Files.In(ws).StageInsert(b, file)
 }
 
-// layIn lays a new file in a folder and gives it the teams of the folder, if there is the folder.
+// layIn gives a new file the teams of a folder, if one is named, and lays it in the folder unless that is in the trash.
+// Errors: store.ErrNotFound, store.ErrUnavailable.
 func (m *Module) layIn(ctx context.Context, b *store.Batch, ws *store.Workspace, folder string, file *File) error {
 	if folder == "" {
 		return nil
 	}
 	in := m.Folders.In(ws)
-	there, err := in.Get(ctx, folder)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
+	there, err := in.First(ctx, store.Query{Filter: store.Eq("id", folder), State: store.Either})
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		b.Require(in.Unchanged(there))
-		file.FolderID, file.Teams = there.ID, there.Teams
+	b.Require(in.Unchanged(there))
+	if len(there.Teams) > 0 {
+		file.Teams = there.Teams
 	}
-	return err
+	if !there.Deleted {
+		file.FolderID = there.ID
+	}
+	return nil
 }
 
 // endAttachment removes an attachment, and its bytes unless something else uses them.

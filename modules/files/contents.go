@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/store"
@@ -28,6 +29,7 @@ type subtree struct {
 	c       *operation.Call
 	ws      *store.Workspace // unscoped, for searching; only records that the caller may see are changed
 	folders []string         // maxDepth first, the folder itself last
+	done    int              // records that each has changed or deleted in its last round
 }
 
 // subtree returns the folder root with all folders below it that take accepts.
@@ -72,12 +74,13 @@ type trashable[T any] interface {
 func (in *subtree) each(
 	ctx context.Context, state store.State, besides store.Filter, do func(folder *string, trash *Trash),
 ) error {
+	in.done = 0
 	for some := range slices.Chunk(in.folders, folderBatch) {
 		lies := store.All(store.In("folder_id", some...), besides)
-		if err := each(ctx, in.m.Files.In(in.c.Entitled()), lies, state, do); err != nil {
+		if err := each(ctx, in, in.m.Files.In(in.c.Entitled()), lies, state, do); err != nil {
 			return err
 		}
-		if err := each(ctx, in.m.Folders.In(in.c.Entitled()), lies, state, do); err != nil {
+		if err := each(ctx, in, in.m.Folders.In(in.c.Entitled()), lies, state, do); err != nil {
 			return err
 		}
 	}
@@ -85,9 +88,10 @@ func (in *subtree) each(
 }
 
 func each[T any, P trashable[T]](
-	ctx context.Context, of store.Collection[T], lies store.Filter, state store.State, do func(*string, *Trash),
+	ctx context.Context, in *subtree, of store.Collection[T], lies store.Filter, state store.State, do func(*string, *Trash),
 ) error {
 	return crud.Drain(ctx, of, lies, state, func(recs []*T) error {
+		in.done += len(recs)
 		if do == nil {
 			return of.Delete(ctx, recs...)
 		}
@@ -168,6 +172,7 @@ func (m *Module) deleteContents(ctx context.Context, c *operation.Call, f *Folde
 			}
 		})
 		if err != nil || state == store.Live {
+			in.note()
 			return err
 		}
 		f.Deleted = true // nothing can be added to it from now on, and a call that ends early leaves it in the trash
@@ -178,7 +183,16 @@ func (m *Module) deleteContents(ctx context.Context, c *operation.Call, f *Folde
 	if err := in.each(ctx, store.Live, store.Filter{}, func(folder *string, _ *Trash) { *folder = "" }); err != nil {
 		return err
 	}
-	return in.each(ctx, state, store.Filter{}, nil)
+	err = in.each(ctx, state, store.Filter{}, nil)
+	in.note()
+	return err
+}
+
+// note adds to the audit record how many records were deleted with the folder.
+func (in *subtree) note() {
+	if in.done > 0 {
+		in.c.Note("contents", strconv.Itoa(in.done))
+	}
 }
 
 // restoreContents restores what was deleted together with a folder that is restored.

@@ -104,7 +104,7 @@ func (m *Module) fetch(ctx context.Context, c *operation.Call, in fetchInput) (o
 	m.head(c, read, in)
 	c.Header.Set("Content-Disposition", deliver.Disposition(served.Inline && !in.Download, read.file.Filename))
 	c.Header.Set("Content-Security-Policy", served.CSP)
-	content.Modified = time.UnixMilli(blob.CreatedAt)
+	content.Modified = time.UnixMilli(read.file.UpdatedAt) // not that of the bytes, which others may have stored before
 	return operation.Result{Content: content}, nil
 }
 
@@ -162,7 +162,7 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, in fetchInput) (r
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		file, err = nil, nil
-	case err == nil && file.Stored():
+	case err == nil && (file.Stored() || in.Version != ""):
 		signed.Teams = file.Teams
 	case err == nil:
 		err = ended

@@ -76,11 +76,14 @@ func (m *Module) fileOptions() crud.Options {
 		Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign,
 		When: "url is not an address of the organization's file host",
 	}}
+	rewritten := written
+	rewritten.Around = m.dropVersionsAfter
 	return crud.Options{
 		Path: "/api/files", Things: "Files", Tag: tag, Search: []string{"filename"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles),
-		Check: crud.Check(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: detailed(fileExample()),
-		Create: written, Update: written, Delete: crud.Absent(),
+		Check: crud.Check(m.address), Before: crud.Before(m.beforeFile), Stage: crud.Stage(m.keepVersion),
+		Show: crud.Show(m.showFiles), Example: detailed(fileExample()),
+		Create: written, Update: rewritten, Delete: crud.Absent(),
 		Purge: &crud.Action{
 			Lead: "Bytes that no other file has are removed with it.", Response: changed, Around: m.dropAfterPurge,
 		},
@@ -173,17 +176,19 @@ func (m *Module) shareBytes(ctx context.Context, c *operation.Call, need *store.
 		return nil
 	}
 	in := m.Files.In(c.Entitled())
-	other, err := in.First(ctx, store.Query{Filter: store.Eq("hash", rec.Hash)})
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	case err != nil:
-		return err
-	case other.Stored():
+	found := errors.New("found")
+	err := in.Each(ctx, store.Eq("hash", rec.Hash), store.Live, func(other *File) error {
+		if !other.Stored() { // it names the hash only
+			return nil
+		}
 		need.Require(in.Unchanged(other)) // otherwise its bytes could be removed before this file has them
 		rec.setBytes(*other)
+		return found
+	})
+	if errors.Is(err, found) {
+		err = nil
 	}
-	return nil
+	return err
 }
 
 // setBytes gives the file the bytes of another one.

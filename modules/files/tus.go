@@ -202,7 +202,10 @@ func (m *Module) createTransfer(ctx context.Context, c *operation.Call) (operati
 	if err != nil {
 		return operation.Result{}, err
 	}
-	rec.Teams = file.Teams
+	// The teams are those that the caller gives now, whoever sends the last bytes.
+	if rec.Teams = file.Teams; len(rec.Teams) > 0 {
+		rec.Fields["teams"] = strings.Join(rec.Teams, ",")
+	}
 	result, err := m.beginTransfer(ctx, c, rec)
 	if err != nil {
 		return result, err

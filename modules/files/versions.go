@@ -204,22 +204,16 @@ func (m *Module) commitReplacement(
 		return operation.Result{}, err
 	}
 	was := *file
-	if was.Stored() && was.Hash != blob.Hash {
-		err = m.Versions.In(c.Tenant.Workspace()).StageInsert(b, &Version{
-			FileID: id, Hash: was.Hash, Filename: was.Filename, Mimetype: was.Mimetype, Size: was.Size, Detected: was.Detected,
-			Checksum: was.Checksum, UserID: was.UserID, ReplacedBy: c.Principal.UserID,
-		})
+	file.hold(blob)
+	file.UserID = c.Principal.UserID
+	file.Filename = in.text(c, "filename", file.Filename)
+	if !in.undeclared {
+		file.Mimetype = in.text(c, "mimetype", file.Mimetype)
 	}
-	if err == nil {
-		file.hold(blob)
-		file.UserID = c.Principal.UserID
-		file.Filename = in.text(c, "filename", file.Filename)
-		if !in.undeclared {
-			file.Mimetype = in.text(c, "mimetype", file.Mimetype)
-		}
-		var errs fault.List
-		m.Files.Hold(&record.Checking{Errs: &errs, Known: &record.Known{}}, file, &was)
-		err = errs.Err()
+	var errs fault.List
+	m.Files.Hold(&record.Checking{Errs: &errs, Known: &record.Known{}}, file, &was)
+	if err = errs.Err(); err == nil {
+		err = m.keepVersion(ctx, c, b, file, &was)
 	}
 	if err == nil {
 		err = files.StageReplace(ctx, b, file)
@@ -240,6 +234,28 @@ func (m *Module) commitReplacement(
 		m.wantThumbnailOf(c.Tenant, file)
 	}
 	return result, err
+}
+
+// keepVersion adds to the batch of a change a version of the bytes that a file loses by it, if it loses some.
+func (m *Module) keepVersion(_ context.Context, c *operation.Call, b *store.Batch, file, was *File) error {
+	if was == nil || !was.Stored() || was.Hash == file.Hash {
+		return nil
+	}
+	return m.Versions.In(c.Tenant.Workspace()).StageInsert(b, &Version{
+		FileID: was.ID, Hash: was.Hash, Filename: was.Filename, Mimetype: was.Mimetype, Size: was.Size, Detected: was.Detected,
+		Checksum: was.Checksum, UserID: was.UserID, ReplacedBy: c.Principal.UserID,
+	})
+}
+
+// dropVersionsAfter removes the oldest versions of a file after a change, if it has too many.
+func (m *Module) dropVersionsAfter(change operation.Handler) operation.Handler {
+	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		result, err := change(ctx, c)
+		if err == nil && c.Body.Has("url") {
+			err = m.dropOldVersions(ctx, c.Tenant, c.Path("id"))
+		}
+		return result, err
+	}
 }
 
 // text returns a field that the upload gives, or else what it was. Clients send octetStream if they know no type.

@@ -26,13 +26,15 @@ type Attachments interface {
 	// Keep stores the upload of the call for an hour, during which no read shows it, and returns what a.Answer makes
 	// of it. Refusals: 413, 429 if too many files wait for the form, 507 and those of a.Judge. It sets Call.Undo.
 	Keep(ctx context.Context, c *operation.Call, a Attachment) (operation.Result, error)
-	// Redeem adds to the batch the writes that make the file of a token a file of the organization, in the folder if
-	// there is one, and end the token. found is false if the token was not given for that field of that form, has
-	// expired or was used.
+	// Redeem adds to the batch the writes that make the file of a token a file of the organization, with the teams of
+	// the folder if one is named, and end the token. found is false if the token was not given for that field of that
+	// form, has expired or was used. Error: store.ErrNotFound if the folder is gone.
 	Redeem(ctx context.Context, c *operation.Call, b *store.Batch, form, field, folder, token string) (
 		id string, found bool, err error)
 	// FindMissing returns which files the caller does not see, and the preconditions that the others are unchanged.
 	FindMissing(ctx context.Context, c *operation.Call, ids []string) ([]string, []store.Precondition, error)
+	// FindMissingFolders is FindMissing for folders.
+	FindMissingFolders(ctx context.Context, c *operation.Call, ids []string) ([]string, []store.Precondition, error)
 }
 
 // Attachment says for what a file is sent.
@@ -203,7 +205,10 @@ func refuseMedia(name string, f schema.Field, declared, detected string) error {
 
 // redeem makes the tokens in a new submission files of the organization, in the commit that stores the submission, and
 // checks that the caller sees the other files that it names.
-func (m *Module) redeem(ctx context.Context, c *operation.Call, b *store.Batch, rec *Submission) error {
+func (m *Module) redeem(ctx context.Context, c *operation.Call, b *store.Batch, rec, was *Submission) error {
+	if was != nil { // it is deleted
+		return nil
+	}
 	fields, _ := m.Submissions.Defined(&c.Known, rec)
 	rec.Values = maps.Clone(rec.Values)
 	var errs fault.List
@@ -234,10 +239,14 @@ func (m *Module) redeemField(
 			continue
 		}
 		id, found, err := m.Attachments.Redeem(ctx, c, b, form, name, f.FolderID, one)
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			errs.Add(at, fault.Unknown, "%s cannot take files, because the folder that the form names for them is gone", at)
+		case err != nil:
 			return nil, err
-		}
-		if !found {
+		case found:
+			c.Note(fmt.Sprintf("%s.%d", at, i+1), id)
+		default:
 			errs.Add(at, fault.Unknown, "%s has a token that was used, has expired, or is not for this field: upload the file again", at)
 		}
 		named[i] = id
@@ -274,4 +283,31 @@ func hideQuota(err error) error {
 	return &operation.Problem{
 		Code: http.StatusInsufficientStorage, Message: noRoom, Reason: fmt.Sprintf("limit %s", full.Limit), Err: err,
 	}
+}
+
+// requireFolders refuses folders that the fields of a form name newly and that the caller does not see: visitors would
+// lay files there.
+func (m *Module) requireFolders(ctx context.Context, c *operation.Call, need *store.Preconditions, now, was schema.Fields) error {
+	var named []string
+	for name, f := range now {
+		if f.FolderID != "" && f.FolderID != was[name].FolderID && !slices.Contains(named, f.FolderID) {
+			named = append(named, f.FolderID)
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	missing, unchanged, err := m.Attachments.FindMissingFolders(ctx, c, named)
+	if err != nil {
+		return err
+	}
+	need.Require(unchanged...)
+	var errs fault.List
+	for _, name := range now.Names() {
+		if f := now[name]; f.FolderID != was[name].FolderID && slices.Contains(missing, f.FolderID) {
+			at := "schema." + name + ".folder_id"
+			errs.Add(at, fault.Unknown, "%s names a folder that is not in this organization", at)
+		}
+	}
+	return errs.Err()
 }

@@ -79,7 +79,7 @@ func (m *Module) show(c *operation.Call, f *Form) Answer {
 }
 
 // before completes a new form, and deletes the submissions of one that is purged.
-func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Form) error {
+func (m *Module) before(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *Form) error {
 	switch {
 	case was == nil:
 		rec.UserID = c.Principal.UserID
@@ -88,8 +88,10 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 			rec.Schema = schema.Strict(&errs, "schema", raw, Common())
 			delete(rec.Schema, FormName)
 		}
-		c.Body.Object(&errs, "email_alerts")
-		return errs.Err()
+		if c.Body.Object(&errs, "email_alerts"); len(errs) > 0 {
+			return errs.Err()
+		}
+		return m.requireFolders(ctx, c, need, rec.Schema, nil)
 	case was.Standalone && c.Principal.Kind != tenants.System:
 		return fault.One("standalone", fault.Forbidden, standaloneDetail)
 	case rec == nil:

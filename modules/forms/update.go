@@ -47,7 +47,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 	}
 	var wanted, was Form
 	var result operation.Result
-	form, err := in.Revise(ctx, id, func(_ *store.Preconditions, f *Form) error {
+	form, err := in.Revise(ctx, id, func(need *store.Preconditions, f *Form) error {
 		if f.Standalone {
 			return standalone()
 		}
@@ -63,6 +63,9 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 		var large fault.List
 		if m.Forms.Fits(f, m.Forms.Measure(&was), 0, &large); len(large) > 0 {
 			return large.Err()
+		}
+		if err := m.requireFolders(ctx, c, need, f.Schema, was.Schema); err != nil {
+			return err
 		}
 		return m.checkValues(ctx, c, f, &was)
 	}, func(ctx context.Context, b *store.Batch, form *Form) (err error) {

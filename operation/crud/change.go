@@ -56,7 +56,9 @@ func (s *handlers) change(
 		wanted, was = rec, s.of.Clone(rec)
 		return s.edit(c, need, rec, was, change)
 	}, func(ctx context.Context, b *store.Batch, rec any) (err error) {
-		result, err = c.Commit(ctx, b, s.answer(c, rec))
+		if err = s.stage(ctx, c, b, rec, was); err == nil {
+			result, err = c.Commit(ctx, b, s.answer(c, rec))
+		}
 		return err
 	})
 	return result, s.problem(s.settleWrite(ctx, c, rec, wanted, was, err))

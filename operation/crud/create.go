@@ -71,12 +71,18 @@ func (s *handlers) stageNew(
 	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
 		return err
 	}
-	if s.Stage != nil {
-		if err := s.Stage(ctx, c, b, rec); err != nil {
-			return err
-		}
+	if err := s.stage(ctx, c, b, rec, nil); err != nil {
+		return err
 	}
 	return s.of.Collection.StageInsert(s.workspace(c), b, rec)
+}
+
+// stage calls the hook of that name, if there is one.
+func (s *handlers) stage(ctx context.Context, c *operation.Call, b *store.Batch, rec, was any) error {
+	if s.Stage == nil {
+		return nil
+	}
+	return s.Stage(ctx, c, b, rec, was)
 }
 
 // room refuses a record if the organization has reached the limit of the resource. Two concurrent calls may both pass.

@@ -78,10 +78,11 @@ type Options struct {
 	// be unchanged when the record is stored; a Keeper ignores that. It may write the records that depend on this one
 	// and, before a purge, move this one to the trash. It is called again if the record was changed meanwhile.
 	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error
-	// Stage, if set, is called before a new record is staged in the batch, after Before. It may complete or refuse the
-	// record, and add writes and preconditions to the batch. It is called again if a precondition has changed. Bulks and
-	// records with a Keeper do without it.
-	Stage func(ctx context.Context, c *operation.Call, b *store.Batch, rec any) error
+	// Stage, if set, is called with the batch that stores a record, after Before. It may refuse the record, complete a
+	// new one, and add writes and preconditions to the batch. was is nil for a new record. It is called again if the
+	// record or a precondition has changed. Bulks, restores, the first change of a record that is the only one of its
+	// resource, and records with a Keeper do without it.
+	Stage func(ctx context.Context, c *operation.Call, b *store.Batch, rec, was any) error
 	// After, if set, is called once an update or deletion of one record is stored, when no later commit can require
 	// its former state. It writes nothing. If it refuses the change, the former state is restored. ctx does not end
 	// with the request. After is not called for purges, bulks and records with a Keeper.

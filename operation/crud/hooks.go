@@ -28,10 +28,10 @@ func Before[T any](
 
 // Stage makes an Options.Stage.
 func Stage[T any](
-	f func(ctx context.Context, c *operation.Call, b *store.Batch, rec *T) error,
-) func(context.Context, *operation.Call, *store.Batch, any) error {
-	return func(ctx context.Context, c *operation.Call, b *store.Batch, rec any) error {
-		return f(ctx, c, b, of[T](rec))
+	f func(ctx context.Context, c *operation.Call, b *store.Batch, rec, was *T) error,
+) func(context.Context, *operation.Call, *store.Batch, any, any) error {
+	return func(ctx context.Context, c *operation.Call, b *store.Batch, rec, was any) error {
+		return f(ctx, c, b, of[T](rec), of[T](was))
 	}
 }
 

@@ -105,6 +105,9 @@ func (s *handlers) endOne(ctx context.Context, c *operation.Call, id string) (er
 // purge removes the record that the path names for good.
 func (s *handlers) purge(ctx context.Context, c *operation.Call) (operation.Result, error) {
 	return s.retry(ctx, c, store.Either, func(rec any) (result operation.Result, err error) {
+		if s.trash {
+			c.Note("purge", "true")
+		}
 		err = s.end(ctx, c, rec, func(b *store.Batch, ctx context.Context) (err error) {
 			result, err = c.Commit(ctx, b, s.lastAnswer(c, rec))
 			return err

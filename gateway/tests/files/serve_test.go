@@ -511,10 +511,49 @@ func TestURL(t *testing.T) {
 	} else {
 		a.wantCode(t, got.URL, 403)
 	}
+	later := a.upload(t, "later.txt", "text/plain", "secret")
+	a.call(t, http.MethodDelete, "/api/files/"+hidden.ID, "")
+	if got := decode[file](t, create(a, later.URL)); got.Checksum != later.Checksum {
+		t.Errorf("got %+v, want the bytes, though an older file has the same address without them", got)
+	}
 	before := a.read(t, f.ID)
 	a.call(t, http.MethodPut, "/api/files/"+f.ID, `{"url":"`+f.URL+`","type":"same"}`)
 	if after := a.read(t, f.ID); after.Checksum != before.Checksum || after.URL != before.URL {
 		t.Errorf("got %+v, want the bytes as before", after)
 	}
 	a.state(t)
+}
+
+// TestFetch_Modified: an answer tells when its file changed, and not since when others have the same bytes.
+func TestFetch_Modified(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	modified := func() string {
+		t.Helper()
+		return a.fetch(t, a.upload(t, "a.txt", "text/plain", "the same").URL).Header.Get("Last-Modified")
+	}
+	first := modified()
+	a.clock.Advance(time.Minute)
+	if second := modified(); first == "" || second == first {
+		t.Errorf("got %s and %s, want the time of each file", first, second)
+	}
+}
+
+// TestAudit_Contents: the audit log tells how much a deletion of a folder removed, and whether for good.
+func TestAudit_Contents(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	reader := a.Key(t, tenants.ViewAudit)
+	for query, want := range map[string][]any{"contents=true": {"3", nil}, "contents=true&purge=true": {"3", "true"}} {
+		folder := a.folder(t, `{"name":"Many"}`)
+		for _, in := range []string{folder, a.folder(t, `{"name":"Below","folder_id":"`+folder+`"}`)} {
+			a.upload(t, "a.txt", "text/plain", "text", "folder_id="+in)
+		}
+		a.call(t, http.MethodDelete, "/api/files/folders/"+folder+"?"+query, "")
+		found := a.Get(t, reader, "/api/audit?filters[operation]=folders.delete&sort=-created_at&per_page=1").Field("results").([]any)
+		facts := found[0].(map[string]any)["facts"].(map[string]any)
+		if facts["contents"] != want[0] || facts["purge"] != want[1] {
+			t.Errorf("%s: got %v, want contents and purge %v", query, facts, want)
+		}
+	}
 }

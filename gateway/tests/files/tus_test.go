@@ -286,6 +286,19 @@ func TestTus_Teams(t *testing.T) {
 	if at, _ := u.head(t); at != 0 {
 		t.Errorf("got the offset %d, want 0", at)
 	}
+	for what, u := range map[string]*transfer{"given": u, "of the caller": ours.begin(t, 10)} {
+		all := transfer{a, u.path}
+		if answer := all.send(t, 0, "0123456789"); answer.Code != http.StatusNoContent {
+			t.Fatalf("got %d %s, want the file", answer.Code, answer.Text())
+		}
+		_, id := u.head(t)
+		if f := a.read(t, id); len(f.Teams) != 1 || f.Teams[0] != north {
+			t.Errorf("teams %s: got %v, want those with which the upload began", what, f.Teams)
+		}
+		if answer := theirs.Get(t, theirs.key, "/api/files/"+id); answer.Code != http.StatusNotFound {
+			t.Errorf("teams %s: got %d, want nothing for another team", what, answer.Code)
+		}
+	}
 }
 
 // TestTus_Cut cuts the connection at every byte. The upload continues there.

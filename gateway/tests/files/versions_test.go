@@ -145,6 +145,36 @@ func TestReplace_Many(t *testing.T) {
 	}
 }
 
+// TestURL_KeepsVersions: a change of url keeps the bytes that the file loses by it, as any other change of them.
+func TestURL_KeepsVersions(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	one, two := a.upload(t, "1.txt", "text/plain", "one"), a.upload(t, "2.txt", "text/plain", "two")
+	f := a.upload(t, "a.txt", "text/plain", "mine")
+	put := func(url string) {
+		t.Helper()
+		a.call(t, http.MethodPut, "/api/files/"+f.ID, `{"url":`+url+`}`)
+	}
+	put(`"elsewhere"`)
+	found := a.versions(t, f.ID)
+	if len(found) != 1 || found[0].Checksum != sumOf("mine") || found[0].Filename != "a.txt" {
+		t.Fatalf("got %+v, want the former content", found)
+	}
+	a.wantBytes(t, found[0].URL, "mine")
+	put("null")
+	if n := len(a.versions(t, f.ID)); n != 1 {
+		t.Errorf("got %d versions, want none of a file without bytes", n)
+	}
+	for range 52 {
+		put(`"` + hashOf(one.URL) + `"`)
+		put(`"` + hashOf(two.URL) + `"`)
+	}
+	if found = a.versions(t, f.ID); len(found) != 100 || found[0].Checksum != sumOf("one") {
+		t.Errorf("got %d versions, want the last hundred", len(found))
+	}
+	a.state(t)
+}
+
 // TestReplace_Interrupted: versions that interrupted calls have left over are removed by the next one.
 func TestReplace_Interrupted(t *testing.T) {
 	t.Parallel()

@@ -333,26 +333,80 @@ func TestKeysNameFiles(t *testing.T) {
 	}
 }
 
-// TestFilesOfAFolder: files lie in the folder of the field and belong to its teams, if there is the folder.
+// TestFilesOfAFolder: files belong to the teams of the folder of the field, also while it is in the trash, and lie in it.
+// Otherwise they belong to the teams that the caller is limited to.
 func TestFilesOfAFolder(t *testing.T) {
 	t.Parallel()
-	p := newFilesPage(t, `{"photo":{"title":"Photo","type":"File","folder_id":"`+fixture.DocID(8)+`"}}`)
+	p := newFilesPage(t, photo)
+	p.Import(t, fixture.TeamLines()...)
+	p.Import(t, fixture.FolderLine(8, "Photos", "", `,"teams":["`+fixture.TeamA+`"]`), fixture.FolderLine(9, "Open", "", ""))
+	forms := map[string]string{"": p.define(t, "none", `{"photo":{"title":"Photo","type":"File"}}`)}
+	for _, folder := range []string{fixture.DocID(8), fixture.DocID(9)} {
+		forms[folder] = p.define(t, "to_"+folder[20:], inFolder(folder))
+	}
+	limited := p.limited(t, fixture.TeamB, "create_form_submissions")
+	submit := func(key, folder string) *gatewaytest.Answer {
+		t.Helper()
+		return p.submit(t, key, forms[folder], "photo", `"`+p.token(t, forms[folder], "photo", "text/plain", "a")+`"`)
+	}
+	check := func(what, key, folder, in, teams string) {
+		t.Helper()
+		a := submit(key, folder)
+		if a.Code != http.StatusOK {
+			t.Fatalf("%s: got %d %s, want 200", what, a.Code, a.Body)
+		}
+		a = p.Get(t, p.full, "/api/files/"+a.Field("values").(map[string]any)["photo"].(string))
+		if a.Field("folder_id") != in || fmt.Sprint(a.Field("teams")) != "["+teams+"]" {
+			t.Errorf("%s: got %s, want the folder %q and the teams %s", what, a.Body, in, teams)
+		}
+	}
+	check("a folder with a team", p.visitor, fixture.DocID(8), fixture.DocID(8), fixture.TeamA)
+	check("a folder with a team, a limited key", limited, fixture.DocID(8), fixture.DocID(8), fixture.TeamA)
+	check("a folder without teams", p.visitor, fixture.DocID(9), fixture.DocID(9), "")
+	check("a folder without teams, a limited key", limited, fixture.DocID(9), fixture.DocID(9), fixture.TeamB)
+	check("no folder", p.visitor, "", "", "")
+	check("no folder, a limited key", limited, "", "", fixture.TeamB)
+	p.Do(t, http.MethodDelete, "/api/files/folders/"+fixture.DocID(8)+"?contents=true", gatewaytest.WithKey(p.full))
+	check("a folder in the trash", p.visitor, fixture.DocID(8), "", fixture.TeamA)
+	p.Do(t, http.MethodDelete, "/api/files/folders/"+fixture.DocID(8)+"?contents=true&purge=true", gatewaytest.WithKey(p.full))
+	fixture.WantFaults(t, submit(p.visitor, fixture.DocID(8)), http.StatusUnprocessableEntity, "values.photo unknown")
+}
+
+// inFolder returns the schema of a form that lays photos in a folder.
+func inFolder(folder string) string {
+	return `{"photo":{"title":"Photo","type":"File","folder_id":"` + folder + `"}}`
+}
+
+// limited returns a key that is limited to a team.
+func (p *filesPage) limited(t *testing.T, team string, permissions ...string) string {
+	t.Helper()
+	return p.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions, k.Teams, k.Name = permissions, []string{team}, "limited to "+team
+	}).Token
+}
+
+// TestFoldersOfFieldsAreSeen: only who sees a folder lets a form lay files in it. A folder that the form names already
+// may stay.
+func TestFoldersOfFieldsAreSeen(t *testing.T) {
+	t.Parallel()
+	p := newFilesPage(t, photo)
 	p.Import(t, fixture.TeamLines()...)
 	p.Import(t, fixture.FolderLine(8, "Photos", "", `,"teams":["`+fixture.TeamA+`"]`))
-	stored := func() *gatewaytest.Answer {
-		t.Helper()
-		a := p.submit(t, p.visitor, p.form, "photo", `"`+p.token(t, p.form, "photo", "text/plain", "a")+`"`)
-		if a.Code != http.StatusOK {
-			t.Fatalf("got %d %s, want 200", a.Code, a.Body)
+	limited := p.limited(t, fixture.TeamB, "manage_forms")
+	create := func(key, folder string) *gatewaytest.Answer {
+		return fixture.PostJSON(t, p.Org, key, "/api/form/collections", `{"name":"into","label":"Into","label_plural":"Intos","schema":`+inFolder(folder)+`}`)
+	}
+	update := func(key, body string) *gatewaytest.Answer {
+		return p.Do(t, http.MethodPut, "/api/form/collections/"+p.form, gatewaytest.WithKey(key), gatewaytest.Body("application/json", body))
+	}
+	unknown := "schema.photo.folder_id unknown"
+	fixture.WantFaults(t, create(limited, fixture.DocID(8)), http.StatusUnprocessableEntity, unknown)
+	fixture.WantFaults(t, create(p.full, fixture.DocID(9)), http.StatusUnprocessableEntity, unknown)
+	fixture.WantFaults(t, update(limited, `{"schema":`+inFolder(fixture.DocID(8))+`}`), http.StatusUnprocessableEntity, unknown)
+	for _, key := range []string{p.full, limited} {
+		if a := update(key, `{"schema":`+inFolder(fixture.DocID(8))+`}`); a.Status != "ok" {
+			t.Errorf("got %d %s, want ok", a.Code, a.Body)
 		}
-		return p.Get(t, p.full, "/api/files/"+a.Field("values").(map[string]any)["photo"].(string))
-	}
-	if a := stored(); a.Field("folder_id") != fixture.DocID(8) || fmt.Sprint(a.Field("teams")) != "["+fixture.TeamA+"]" {
-		t.Errorf("got %s, want the folder and its team", a.Body)
-	}
-	p.Do(t, http.MethodDelete, "/api/files/folders/"+fixture.DocID(8)+"?contents=true", gatewaytest.WithKey(p.full))
-	if a := stored(); a.Code != http.StatusOK || a.Field("folder_id") != "" {
-		t.Errorf("got %d %s, want a file without a folder", a.Code, a.Body)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"tenantry/gateway/control"
@@ -34,9 +35,9 @@ type library struct {
 	key string
 }
 
-func newLibrary(t *testing.T, g *gatewaytest.Gateway, slug string) library {
+func newLibrary(t *testing.T, g *gatewaytest.Gateway, slug string, features ...string) library {
 	t.Helper()
-	org := g.Org(t, slug)
+	org := g.Org(t, slug, features...)
 	return library{org, org.Key(t, tenants.ManageFiles)}
 }
 
@@ -289,7 +290,7 @@ func TestImport_ClaimsNoBytes(t *testing.T) {
 		without int
 	}{
 		"the hash and another checksum":   {line: `{"kind":"file","filename":"b","mimetype":"text/plain","hash":"HASH","checksum":"00"}`, says: "other bytes under this hash", size: "7"},
-		"the hash of another":             {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","hash":"HASH"}`, size: "7"},
+		"the hash of another":             {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","hash":"HASH"}`, size: nil},
 		"the hash of another, all of it":  {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","hash":"HASH","size":9,"detected":"image/png","checksum":"` + sum + `"}`, size: "7"},
 		"only a checksum":                 {line: `{"kind":"file","id":"NEW","filename":"b","mimetype":"text/plain","size":7,"checksum":"` + sum + `"}`, size: nil},
 		"only another checksum":           {line: `{"kind":"file","id":"ID","mimetype":"text/plain","filename":"c","size":9,"detected":"image/png","checksum":"00"}`, size: "7"},
@@ -398,7 +399,6 @@ func TestArchive_Refused(t *testing.T) {
 		"a bomb with a line":           {archive: pack(t, entry{name: "bundle.ndjson", content: line(1, good, huge)}, bomb), says: "the archive adds files of 3145728 bytes or more"},
 		"fewer bytes than announced":   {archive: raw(t, lines.content, file.name, "Hello", 7), says: "damaged"},
 		"more bytes than announced":    {archive: raw(t, lines.content, file.name, "Hello.\nand more", 7), says: "damaged"},
-		"no checksum":                  {archive: pack(t, entry{name: "bundle.ndjson", content: `{"kind":"file","filename":"a","mimetype":"text/plain","hash":"` + good + `"}`}, file), says: "checksum is required"},
 		"the second of two is bad":     {archive: pack(t, entry{name: "bundle.ndjson", content: lines.content + line(2, "b", "b")}, file, entry{name: "files/b", content: "c"}), says: "files/b in the archive has other bytes"},
 		"the second, with partial":     {archive: pack(t, entry{name: "bundle.ndjson", content: lines.content + line(2, "b", "b")}, file, entry{name: "files/b", content: "c"}), says: "files/b in the archive has other bytes", partial: true, stored: 1},
 		"damaged lines":                {archive: bytes.Replace(whole, []byte(`"filename":"f1`), []byte(`"filename":"g1`), 1), says: "bundle.ndjson is damaged"},
@@ -683,3 +683,81 @@ func (s *stopWriter) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// TestArchive_Placeholders: a record that names bytes of others by their hash gets them by no export and import, and an
+// archive with it can be imported elsewhere.
+func TestArchive_Placeholders(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme, birch := newLibrary(t, g, "acme", tenants.FeatureTeams), newLibrary(t, g, "birch", tenants.FeatureTeams)
+	acme.Import(t, fixture.TeamLines()...)
+	limited := acme.KeyWith(t, func(k *control.NewKey) {
+		k.Permissions, k.Teams, k.Name = []string{string(tenants.ManageFiles)}, []string{fixture.TeamA}, "limited"
+	}).Token
+	secret := acme.upload(t, "secret.txt", "secret")
+	address := acme.Get(t, acme.key, "/api/files/"+secret).Field("url").(string)
+	acme.Do(t, http.MethodPut, "/api/files/"+secret, gatewaytest.WithKey(acme.key), gatewaytest.JSON(map[string]any{"teams": []string{fixture.TeamB}}))
+	planted := fixture.PostJSON(t, acme.Org, limited, "/api/files", `{"filename":"plant.txt","mimetype":"text/plain","url":"`+address+`"}`).Field("id").(string)
+	archive, report := acme.export(t, bundle.ExportOptions{Files: true})
+	if report.Files != 1 {
+		t.Errorf("got %+v, want the bytes of one file", report)
+	}
+	lines, _ := acme.export(t, bundle.ExportOptions{})
+	for name, file := range map[string][]byte{"the archive": archive, "the lines": filed(lines)} {
+		if r := acme.mustTake(t, file); r.Unchanged != r.Lines {
+			t.Errorf("%s again: got %+v, want nothing changed", name, r)
+		}
+	}
+	if a := acme.Get(t, limited, "/api/files/"+planted); a.Code != http.StatusOK || a.Field("size") != nil {
+		t.Errorf("got %d %s, want a record without bytes", a.Code, a.Body)
+	}
+	birch.mustTake(t, archive)
+	if a := birch.Get(t, birch.key, "/api/files/"+planted); a.Code != http.StatusOK || a.Field("size") != nil {
+		t.Errorf("elsewhere: got %d %s, want a record without bytes", a.Code, a.Body)
+	}
+	if got := birch.read(t, secret); got != "secret" {
+		t.Errorf("elsewhere: got %q, want the bytes of the other file", got)
+	}
+}
+
+// TestArchive_PurgedMeanwhile: an export leaves out the bytes of files that are purged while it runs.
+func TestArchive_PurgedMeanwhile(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme, birch := newLibrary(t, g, "acme"), newLibrary(t, g, "birch")
+	var ids, hashes []string
+	for i := range 2 {
+		id := acme.upload(t, fmt.Sprint(i), strings.Repeat(fmt.Sprint(i), 1<<18))
+		at := acme.Get(t, acme.key, "/api/files/"+id).Field("url").(string)
+		_, hash, _ := strings.Cut(at, "/content/")
+		ids, hashes = append(ids, id), append(hashes, hash[:40])
+	}
+	last, first := 1, 0 // contents are written in the order of their hashes
+	if hashes[0] > hashes[1] {
+		last, first = 0, 1
+	}
+	var out bytes.Buffer
+	purge := sync.OnceFunc(func() {
+		acme.Do(t, http.MethodDelete, "/api/files/"+ids[last]+"/purge", gatewaytest.WithKey(acme.key))
+	})
+	writer := writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("files/"+hashes[first])) {
+			purge()
+		}
+		return out.Write(p)
+	})
+	report, err := g.App.Transfer().Export(t.Context(), acme.Tenant(t), writer, bundle.ExportOptions{Files: true})
+	if err != nil || report.Files != 1 {
+		t.Fatalf("got %+v %v, want one file", report, err)
+	}
+	if r := birch.mustTake(t, out.Bytes()); r.FilesWithout != 1 {
+		t.Errorf("got %+v, want one file without bytes", r)
+	}
+	if got := birch.read(t, ids[first]); len(got) != 1<<18 {
+		t.Errorf("got %d bytes, want those of the other file", len(got))
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

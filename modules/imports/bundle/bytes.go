@@ -84,8 +84,8 @@ func (k *kind) holds() bool {
 	return is
 }
 
-// settle decides which bytes the new state of each entry has: those of the stored record, if they are the same; those of
-// the organization under the hash of the line; those of the archive; or none. The stored records are known. A line
+// settle decides which bytes the new state of each entry has: those of the stored record, if they are the same; if the
+// line has a checksum, those of the organization under its hash or those of the archive; or none. The stored records are known. A line
 // cannot claim bytes: size, media type and checksum are always those of what is stored.
 func (k *kind) settle(ctx context.Context, s *session, batch []*entry) error {
 	if !k.holds() {
@@ -165,7 +165,12 @@ func (k *kind) settleOne(ctx context.Context, s *session, e *entry, have map[str
 		c = e.bytes.Content
 	case keeps:
 		c = stored
-	case known && c.Checksum != "" && c.Checksum != stored.Checksum:
+	case c.Checksum == "": // the file has no bytes, only a name for some: a name alone gives no right to any
+		if s.archive.has(c.Hash) {
+			s.missBytes(e)
+		}
+		c = Content{Hash: c.Hash}
+	case known && c.Checksum != stored.Checksum:
 		e.errs.Add(checksumField, fault.Mismatch, "the organization has other bytes under this hash: their checksum is %s", stored.Checksum)
 	case known:
 		c, e.bytes = stored, &Given{Content: stored}
@@ -175,14 +180,19 @@ func (k *kind) settleOne(ctx context.Context, s *session, e *entry, have map[str
 		}
 		c = e.bytes.Content
 	default:
-		if c.Checksum != "" && !s.without.has(e.line) {
-			s.without.add(e.line)
-		}
+		s.missBytes(e)
 		c = Content{Hash: c.Hash}
 	}
 	c.set(e.rec)
 	k.clearNulls(e)
 	return nil
+}
+
+// missBytes notes that a line came without the bytes of its file.
+func (s *session) missBytes(e *entry) {
+	if !s.without.has(e.line) {
+		s.without.add(e.line)
+	}
 }
 
 // gives reports whether the line gives a field, also null.
@@ -270,8 +280,6 @@ func (s *session) unpack(ctx context.Context, e *entry, c Content, mends bool) (
 	f := s.archive.files[c.Hash]
 	size, most := f.UncompressedSize64, uint64(s.tenant.Org.Limit(tenants.LimitFileSize))
 	switch {
-	case c.Checksum == "":
-		e.errs.Add(checksumField, fault.Required, "checksum is required, because the archive has %s", f.Name)
 	case c.Size < 0 || c.Size > 0 && uint64(c.Size) != size:
 		e.errs.Add("size", fault.Mismatch, "%s in the archive has %d bytes, but size is %d", f.Name, size, c.Size)
 	case s.bounded && most > 0 && size > most:

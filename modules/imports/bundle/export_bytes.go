@@ -95,6 +95,7 @@ func (s *session) writeBytes(ctx context.Context, z *zip.Writer, o ExportOptions
 				if len(out.MissingFiles) < maxWarnings {
 					out.MissingFiles = append(out.MissingFiles, missing.File)
 				}
+			case errors.Is(err, errPurged): // since its line was written
 			case err != nil:
 				return err
 			default:
@@ -106,11 +107,15 @@ func (s *session) writeBytes(ctx context.Context, z *zip.Writer, o ExportOptions
 	return nil
 }
 
-// errOther: an object has other bytes than were stored.
-var errOther = errors.New("they are not those that were stored")
+var (
+	// errOther: an object has other bytes than were stored.
+	errOther = errors.New("they are not those that were stored")
+	// errPurged: no record has the bytes any more.
+	errPurged = errors.New("all files with these bytes were purged meanwhile")
+)
 
 // writeFile writes the bytes of a hash as an entry. With checkFirst it reads them before, so that bytes that are not
-// whole are found before the entry begins.
+// whole are found before the entry begins. Errors: *MissingBytesError; errPurged, before the entry begins.
 func (s *session) writeFile(
 	ctx context.Context, z *zip.Writer, hash string, c Content, checkFirst bool,
 ) (size int64, err error) {
@@ -118,7 +123,14 @@ func (s *session) writeFile(
 		if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 			return err
 		}
-		return &MissingBytesError{File: s.fileWith(ctx, hash), Hash: hash, Err: err}
+		file, e := s.fileWith(ctx, hash)
+		switch {
+		case e != nil:
+			return e
+		case file == "":
+			return errPurged
+		}
+		return &MissingBytesError{File: file, Hash: hash, Err: err}
 	}
 	if c.Checksum == "" {
 		return 0, missing(ErrNoBytes)
@@ -145,7 +157,10 @@ func (s *session) writeFile(
 		if to.err != nil {
 			return 0, to.err
 		}
-		return 0, missing(err)
+		if err = missing(err); errors.Is(err, errPurged) { // the entry cannot be taken back
+			err = fmt.Errorf("files/%s: %s; export again", hash, errPurged)
+		}
+		return 0, err
 	}
 	return c.Size, nil
 }
@@ -181,8 +196,8 @@ func (n *noteWriter) Write(p []byte) (int, error) {
 	return written, err
 }
 
-// fileWith returns the identifier and name of a file with those bytes, for people.
-func (s *session) fileWith(ctx context.Context, hash string) string {
+// fileWith returns the identifier and name of a file with those bytes, for people; empty: there is none.
+func (s *session) fileWith(ctx context.Context, hash string) (string, error) {
 	for _, k := range s.kinds {
 		if !k.holds() {
 			continue
@@ -190,9 +205,12 @@ func (s *session) fileWith(ctx context.Context, hash string) string {
 		found, err := k.Records.Find(ctx, s.workspace(k.Resource), store.Query{
 			Filter: store.Eq(hashField, hash), State: store.Either, Limit: 1,
 		})
-		if err == nil && len(found) > 0 {
-			return fmt.Sprintf("%s %q", k.Meta(found[0]).ID, k.displayName(found[0]))
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 0 {
+			return fmt.Sprintf("%s %q", k.Meta(found[0]).ID, k.displayName(found[0])), nil
 		}
 	}
-	return "(deleted meanwhile)"
+	return "", nil
 }

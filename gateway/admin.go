@@ -107,7 +107,8 @@ func (a *App) isKnownHost(r *http.Request) bool {
 // The gateway is not ready if the control backend is down or its data is lost, because callers cannot be identified
 // then. It is degraded, and stays ready, in these cases: the control backend can be read but not written, because reads
 // still work and no other replica could serve the writes; another backend is down or an organization is damaged,
-// because other organizations are not affected; Redis is down, because keys are then looked up in the store.
+// because other organizations are not affected; Redis is down, because keys are then looked up in the store; the bytes
+// of files cannot be reached.
 func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	checks := map[string]string{"server": "ok"}
 	status := "ok"
@@ -127,6 +128,8 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		defer cancel()
 		redis <- a.redis.Ping(ctx)
 	}()
+	files := make(chan error, 1)
+	go func() { files <- a.reachFiles(ctx) }()
 	failures := a.checkBackends(ctx, checkTimeout)
 	if err := failures[a.cfg.Control]; errors.Is(err, store.ErrReadOnly) {
 		if _, readErr := a.directory.List(ctx, "", 1); readErr != nil { // it cannot be read either
@@ -141,6 +144,7 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		report(check, failures[name])
 	}
 	report("redis", <-redis)
+	report("files", <-files)
 	if checks["store"] != "down" {
 		checks["installation"] = "ok"
 		err := a.directory.Installed(ctx)

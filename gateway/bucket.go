@@ -13,7 +13,9 @@ import (
 
 	"tenantry/backends/blobs"
 	"tenantry/backends/blobs/s3"
+	"tenantry/backends/store"
 	"tenantry/config"
+	"tenantry/tenants"
 )
 
 // bucketCheckTimeout bounds the check of a bucket at the start.
@@ -181,6 +183,17 @@ func (m *markedBucket) isMarked(ctx context.Context) (bool, error) {
 	return true, mark.Close()
 }
 
+// reachFiles returns an error if the bucket does not answer, or is not the one of this installation.
+func (s *Services) reachFiles(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	err := s.markedBucket().check(ctx)
+	if errors.Is(err, store.ErrUnavailable) { // nobody knows whether there are files
+		err = nil
+	}
+	return err
+}
+
 // ready marks the bucket before the first file is stored, and later checks that the mark is there.
 func (m *markedBucket) ready(ctx context.Context) error {
 	err := m.check(ctx)
@@ -210,6 +223,12 @@ func (s *Services) putMark(ctx context.Context) error {
 }
 
 const folderMode = 0o700
+
+// fileBytes returns how many bytes of files the organization has stored.
+func (s *Services) fileBytes(ctx context.Context, t *tenants.Tenant) (int64, error) {
+	stored, err := s.contents.Storage(ctx, t)
+	return stored.Bytes, err
+}
 
 // closeBucket closes the connections to the server of the bucket, if it has one.
 func (s *Services) closeBucket() error {

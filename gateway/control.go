@@ -26,7 +26,7 @@ func (s *Services) Control() *control.Server {
 	return control.NewServer(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals,
 		KeepDeleted: s.cfg.Trash.Organizations, Transfer: s.transfer, Limits: s.limiter.Defaults(),
-		Examine: s.examine, ExamineEach: s.examineEach,
+		Examine: s.examine, ExamineEach: s.examineEach, FileBytes: s.fileBytes,
 		BaseURL: s.baseURL, TempDir: imports, Reserve: s.cfg.Files.ReserveBytes(), Log: s.log, Now: s.now,
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
+	"tenantry/modules/files/contents"
 	"tenantry/tenants"
 )
 
@@ -41,6 +42,7 @@ func (s *Services) examine(ctx context.Context) []control.Finding {
 		s.examineBackend(ctx, e, name, failures[name])
 	}
 	s.examineRedis(ctx, e)
+	s.examineBucket(ctx, e)
 	if failures[s.cfg.Control] != nil {
 		e.warn("organizations", "not examined", "they are listed on backend "+s.cfg.Control)
 		return e.found
@@ -195,6 +197,25 @@ func (s *Services) examineRedis(ctx context.Context, e *examination) {
 		return
 	}
 	e.good("redis", "%s", says)
+}
+
+// examineBucket checks that files can be read, and judged by the scanner if there is one.
+func (s *Services) examineBucket(ctx context.Context, e *examination) {
+	if err := s.reachFiles(ctx); err != nil {
+		e.wrong("files", fmt.Sprintf("%s: cannot be reached: %v", s.bucketPlace(), err), "mount the folder, or start the server of the bucket")
+	} else {
+		e.good("files", "%s can be reached", s.bucketPlace())
+	}
+	if s.cfg.Files.Scan == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := contents.ReachScanner(ctx, s.cfg.Files.Scan, s.cfg.Files.ScanToken); err != nil {
+		e.wrong("scanner", err.Error(), "no file can be stored until it answers, or files.scan is removed from the settings")
+		return
+	}
+	e.good("scanner", "%s answers", s.cfg.Files.Scan)
 }
 
 // maxExamined bounds the organizations that doctor lists.

@@ -90,10 +90,7 @@ func (s *Services) openModules(more []Module) {
 		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.usage,
 		&organization.Module{
 			Directory: s.directory, Defaults: s.limiter.Defaults(),
-			FileBytes: func(ctx context.Context, t *tenants.Tenant) (int64, error) {
-				stored, err := s.contents.Storage(ctx, t)
-				return stored.Bytes, err
-			},
+			FileBytes: s.fileBytes,
 		},
 	}, more...)
 

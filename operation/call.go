@@ -86,8 +86,9 @@ type Call struct {
 	claim     *store.Claim
 	journaled bool
 
-	uploadLimit int64      // bytes; see LimitUpload
-	contents    []*Content // which the handler has returned
+	uploadLimit   int64 // bytes; see LimitUpload
+	uploadLimitOf string
+	contents      []*Content // which the handler has returned
 
 	path    func(name string) string
 	sent    http.Header

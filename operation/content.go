@@ -49,13 +49,15 @@ func (c *Call) CloseContents() error {
 	return errors.Join(faults...)
 }
 
-// LimitUpload lowers the bound on Upload to n bytes; a higher n changes nothing. It returns a 413 that names the bound
-// if the caller declares more. Reading Upload fails with the same error, before any byte is read, or as soon as more
+// LimitUpload lowers the bound on Upload to n bytes, which is the limit that of names, as in FileTooLarge; a higher n
+// changes nothing. It returns a 413 that names the bound if the caller declares more. Reading Upload fails with the same error, before any byte is read, or as soon as more
 // bytes have arrived. A handler calls it before it reads, and from the same goroutine.
-func (c *Call) LimitUpload(n int64) error {
-	c.uploadLimit = min(c.uploadLimit, max(n, 0))
+func (c *Call) LimitUpload(n int64, of string) error {
+	if n = max(n, 0); n < c.uploadLimit {
+		c.uploadLimit, c.uploadLimitOf = n, of
+	}
 	if c.UploadSize > c.uploadLimit {
-		return FileTooLarge(c.uploadLimit)
+		return FileTooLarge(c.uploadLimit, c.uploadLimitOf)
 	}
 	return nil
 }
@@ -70,14 +72,14 @@ type limitedUpload struct {
 func (u *limitedUpload) Read(p []byte) (int, error) {
 	limit := u.c.uploadLimit
 	if u.c.UploadSize > limit || u.read > limit {
-		return 0, FileTooLarge(limit)
+		return 0, FileTooLarge(limit, u.c.uploadLimitOf)
 	}
 	if left := limit - u.read; int64(len(p)) > left+1 {
 		p = p[:left+1] // one more, to see whether there is more
 	}
 	n, err := u.from.Read(p)
 	if u.read += int64(n); u.read > limit {
-		return n - int(u.read-limit), FileTooLarge(limit)
+		return n - int(u.read-limit), FileTooLarge(limit, u.c.uploadLimitOf)
 	}
 	return n, err
 }

@@ -29,10 +29,10 @@ func TestLimitUpload(t *testing.T) {
 		{"beyond the row", nil, -1, 21, "The file is larger than 20 bytes", 20},
 		{"higher", []int64{30}, -1, 21, "The file is larger than 20 bytes", 20},
 		{"lower", []int64{10}, -1, 10, "", 10},
-		{"lower, exceeded", []int64{10, 15}, -1, 11, "The file is larger than 10 bytes", 10},
+		{"lower, exceeded", []int64{10, 15}, -1, 11, "The file is larger than 10 bytes, a limit", 10},
 		{"lower, declared", []int64{10}, 10, 10, "", 10},
-		{"lower, exceeded as declared", []int64{10}, 11, 11, "The file is larger than 10 bytes", 0},
-		{"negative", []int64{-1}, 1, 1, "The file is larger than 0 bytes", 0},
+		{"lower, exceeded as declared", []int64{10}, 11, 11, "The file is larger than 10 bytes, a limit", 0},
+		{"negative", []int64{-1}, 1, 1, "The file is larger than 0 bytes, a limit", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +42,7 @@ func TestLimitUpload(t *testing.T) {
 			op.Handler = func(_ context.Context, c *operation.Call) (operation.Result, error) {
 				var early error
 				for _, n := range tt.limits {
-					early = errors.Join(early, c.LimitUpload(n))
+					early = errors.Join(early, c.LimitUpload(n, "a limit"))
 				}
 				if c.UploadSize != tt.declared || (early != nil) != (tt.declared > 0 && tt.read == 0) {
 					t.Errorf("got the declared length %d and %v before reading, want %d", c.UploadSize, early, tt.declared)

@@ -151,11 +151,16 @@ func Forbidden(message string) *Problem {
 // NotFound answers 404 for a missing record.
 func NotFound(message string) *Problem { return &Problem{Code: http.StatusNotFound, Message: message} }
 
-// FileTooLarge is the 413 for an upload of more than limit bytes. It makes the server close the connection, because the
-// rest of the upload is not read.
-func FileTooLarge(limit int64) *Problem {
+// FileTooLarge is the 413 for an upload of more than limit bytes; of says which limit that is, if it is not the
+// operation's: "the limit file_size". It makes the server close the connection, because the rest of the upload is not
+// read.
+func FileTooLarge(limit int64, of string) *Problem {
+	message := fmt.Sprintf("The file is larger than %d bytes", limit)
+	if of != "" {
+		message += ", " + of
+	}
 	return &Problem{
-		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The file is larger than %d bytes", limit),
+		Code: http.StatusRequestEntityTooLarge, Message: message,
 		Header: map[string]string{"Connection": "close"},
 	}
 }
@@ -260,8 +265,8 @@ type quotaUsed struct {
 func Full(e *store.QuotaError) *Problem {
 	return &Problem{
 		Code: http.StatusInsufficientStorage, Data: quotaUsed{e.Limit, e.Used, e.Allowed}, Reason: "limit " + e.Limit,
-		Message: fmt.Sprintf("The organization may have %d %s and has %d, so nothing more was stored. Delete records for "+
-			"good, or ask the operator for a higher limit", e.Allowed, e.Limit, e.Used),
+		Message: fmt.Sprintf("The organization has reached its limit %s: it may have %d and has %d, so nothing more was stored. "+
+			"Delete records for good, or ask the operator for a higher limit", e.Limit, e.Allowed, e.Used),
 	}
 }
 

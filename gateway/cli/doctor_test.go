@@ -88,11 +88,12 @@ backends:
   default: {engine: sqlite}
   eu: {engine: mongo, uri: "mongodb://u:s3cret@127.0.0.1:1/"}
 redis: {addrs: ["127.0.0.1:1"]}
+files: {scan: "http://127.0.0.1:1/"}
 `), "doctor")
 	if a.code != 1 || strings.Contains(a.stdout+a.stderr, "s3cret") {
 		t.Errorf("doctor without MongoDB and Redis ended with %d:\n%s%s", a.code, a.stdout, a.stderr)
 	}
-	if err := contains(a.stdout, `"backend eu"`, "cannot read and write", `"redis"`, "does not answer", "by backend: default 1"); err != nil {
+	if err := contains(a.stdout, `"backend eu"`, "cannot read and write", `"redis"`, "does not answer", `"scanner"`, "connection refused", `"files"`, "can be reached", "by backend: default 1"); err != nil {
 		t.Error(err)
 	}
 

@@ -25,7 +25,7 @@ type Organization struct {
 	Settings      map[string]bool  `json:"settings"`
 	Limits        map[string]int64 `json:"limits"`
 	Lowered       map[string]int64 `json:"lowered,omitempty"` // limits that its administrators have lowered
-	Used          *store.Usage     `json:"used,omitempty"`    // documents and bytes, as their limits count them
+	Used          *Used            `json:"used,omitempty"`    // documents, bytes and file_bytes, as their limits count them
 	Providers     []string         `json:"providers"`
 	RequestLimits rate.Set         `json:"request_limits,omitzero"` // its own; the others are defaults
 	Backend       string           `json:"backend"`                 // that stores its documents
@@ -53,7 +53,7 @@ type OrganizationFields struct {
 	Providers []string         `json:"providers,omitzero" flag:"provider" doc:"a report provider that shared reports may use"`
 	Features  map[string]bool  `json:"features,omitempty" bare:"true" write:"NAME, or NAME=false" flag:"feature" doc:"a feature to switch on, or off with <NAME=false>: teams"`
 	Settings  map[string]bool  `json:"settings,omitempty" write:"NAME=true or NAME=false" flag:"setting" doc:"a setting, <NAME=true or false>: {settings}"`
-	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: {limits}; documents and bytes bound what it may store; 0: as in the settings"`
+	Limits    map[string]int64 `json:"limits,omitempty" write:"NAME=NUMBER" flag:"limit" doc:"a limit, <NAME=NUMBER>: {limits}; documents, bytes and file_bytes bound what it may store; 0: as in the settings"`
 }
 
 // NewOrganization is an organization to be made.
@@ -89,6 +89,13 @@ type Ended struct {
 type OrganizationPage struct {
 	After string `json:"after,omitempty" doc:"begin after this <slug>"`
 	Limit int    `json:"limit,omitempty" default:"100" doc:"at most <n>"`
+}
+
+// Used is what the quotas of an organization apply to.
+type Used struct {
+	store.Usage
+
+	FileBytes int64 `json:"file_bytes"`
 }
 
 // Certificate says what was erased of an organization, or when it will be erased.
@@ -195,7 +202,11 @@ func (s *Server) organizationResult(c *call, err error) (Organization, error) {
 func (s *Server) showOrganization(ctx context.Context, c *call, _ Slug) (Organization, error) {
 	out := s.organization(&c.Tenant.Org)
 	used, err := c.Tenant.Workspace().Used(ctx)
-	out.Used = &used
+	if err != nil {
+		return out, err
+	}
+	bytes, err := s.FileBytes(ctx, c.Tenant)
+	out.Used = &Used{used, bytes}
 	return out, err
 }
 
@@ -319,6 +330,7 @@ func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificat
 		out.Says = []string{
 			"What remains: its slug, its number, this certificate, and the installation's audit log. " +
 				"tenantry audit --verify shows whether the log was changed.",
+			"The bytes of its files were removed from where the installation keeps files.",
 			"Backups made before keep what they hold. " +
 				"Encrypted values in them cannot be read without a backup of the control data and the keyring.",
 		}

@@ -45,6 +45,8 @@ type Backend struct {
 	// they leave free.
 	TempDir string
 	Reserve int64
+	// FileBytes returns how many bytes of files an organization has stored.
+	FileBytes func(context.Context, *tenants.Tenant) (int64, error)
 	// Examine checks everything the gateway depends on.
 	Examine func(context.Context) []Finding
 	// ExamineEach examines the organizations after a slug, for a few seconds.

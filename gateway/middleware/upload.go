@@ -35,7 +35,7 @@ func (x *exchange) upload() (io.Reader, error) {
 	case err != nil || !slices.Contains(x.op.Upload, media):
 		return nil, unsupported("Send the file as " + strings.Join(x.op.Upload, " or "))
 	case x.r.ContentLength > x.op.UploadLimit:
-		return nil, operation.FileTooLarge(x.op.UploadLimit)
+		return nil, operation.FileTooLarge(x.op.UploadLimit, "")
 	}
 	return &uploadReader{
 		x: x, body: http.MaxBytesReader(x.w, x.r.Body, x.op.UploadLimit), deadlines: http.NewResponseController(x.w),
@@ -75,7 +75,7 @@ func (u *uploadReader) Read(p []byte) (n int, err error) {
 	case err == nil, errors.Is(err, io.EOF):
 		return n, err
 	case errors.As(err, &sizeErr):
-		return n, operation.FileTooLarge(u.x.op.UploadLimit)
+		return n, operation.FileTooLarge(u.x.op.UploadLimit, "")
 	}
 	return n, operation.BadRequest("The file could not be read to its end")
 }

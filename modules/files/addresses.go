@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/internal/picture"
 	"tenantry/operation"
 	"tenantry/tenants"
 )
@@ -114,6 +115,31 @@ func isPublic(t *tenants.Tenant, f *File, in *Folder) bool {
 		return all
 	}
 	return all || in.Public && !in.Deleted
+}
+
+// arePublic reports which of the files everybody may read. in are their folders, nil for "". Pictures whose metadata
+// cannot be removed are not public. Error: store.ErrUnavailable.
+func (m *Module) arePublic(ctx context.Context, t *tenants.Tenant, files []File, in map[string]*Folder) ([]bool, error) {
+	public := make([]bool, len(files))
+	var pictures []string
+	for i := range files {
+		f := &files[i]
+		folder, known := in[f.FolderID]
+		if public[i] = known && f.Stored() && isPublic(t, f, folder); public[i] && picture.Supports(f.Detected) {
+			pictures = append(pictures, f.Hash)
+		}
+	}
+	if len(pictures) == 0 {
+		return public, nil
+	}
+	slices.Sort(pictures)
+	found, err := m.deps.Contents.FindAll(ctx, t, slices.Compact(pictures))
+	for i := range files {
+		if f := &files[i]; public[i] && picture.Supports(f.Detected) {
+			public[i] = found[f.Hash] != nil && found[f.Hash].Plain != nil
+		}
+	}
+	return public, err
 }
 
 // withThumbnail returns the address of the small picture of the file at an address.

@@ -95,6 +95,9 @@ func (m *Module) Attach(ctx context.Context, c *operation.Call, in Attaching) (o
 		return operation.Result{}, err
 	}
 	digest, err := c.RequestHeader(digestHeader)
+	if err == nil {
+		err = contents.CheckDigest(digest)
+	}
 	if err != nil {
 		return operation.Result{}, err
 	}

@@ -185,6 +185,10 @@ func (m *Module) fileAnswers(
 	if err != nil {
 		return nil, err
 	}
+	public, err := m.arePublic(ctx, c.Tenant, files, named.in)
+	if err != nil {
+		return nil, err
+	}
 	org := strconv.FormatInt(c.Workspace.Org(), 10)
 	shown := make([]FileAnswer, len(files))
 	for i := range files {
@@ -198,8 +202,7 @@ func (m *Module) fileAnswers(
 		if f.Stored() {
 			shown[i].Size, shown[i].Detected, shown[i].Checksum = &f.Size, f.Detected, f.Checksum
 		}
-		in, known := named.in[f.FolderID]
-		shown[i].URL = at.file(f, known && isPublic(c.Tenant, f, in))
+		shown[i].URL = at.file(f, public[i])
 		if shown[i].URL != "" && hasThumbnail(f) {
 			shown[i].Thumbnail = withThumbnail(shown[i].URL)
 		}

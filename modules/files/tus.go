@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/blobs"
 	"tenantry/backends/record/field"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
 	"tenantry/modules/files/contents"
@@ -188,7 +189,7 @@ func (m *Module) createTransfer(ctx context.Context, c *operation.Call) (operati
 		return operation.Result{}, err
 	}
 	if most := c.Tenant.Org.Limit(tenants.LimitFileSize); length > most {
-		return operation.Result{}, operation.FileTooLarge(most)
+		return operation.Result{}, operation.FileTooLarge(most, ofSize)
 	}
 	metadata, err := c.RequestHeader("Upload-Metadata")
 	if err != nil {
@@ -196,6 +197,9 @@ func (m *Module) createTransfer(ctx context.Context, c *operation.Call) (operati
 	}
 	rec := &Transfer{Length: length, Ends: m.deps.Now().Add(transferLife).UnixMilli()}
 	if rec.Fields, err = parseMetadata(metadata); err != nil {
+		return operation.Result{}, err
+	}
+	if err := contents.CheckDigest(rec.Fields["digest"]); err != nil {
 		return operation.Result{}, err
 	}
 	file, err := m.draft(ctx, c, m.transferValues(rec, octetStream))
@@ -404,7 +408,7 @@ func (m *Module) appendTransfer(ctx context.Context, c *operation.Call) (operati
 	if rec.FileID != "" {
 		return operation.Result{}, nil
 	}
-	if err := c.LimitUpload(rec.Length - rec.Offset); err != nil {
+	if err := c.LimitUpload(rec.Length-rec.Offset, "the rest of the upload"); err != nil {
 		return operation.Result{}, err
 	}
 	err = m.take(ctx, c, rec)
@@ -517,7 +521,8 @@ func (m *Module) finish(ctx context.Context, c *operation.Call, rec *Transfer, l
 	}
 	defer func() { _ = whole.Close() }()
 	if err := whole.CheckDigest(rec.Fields["digest"]); err != nil {
-		return err
+		return fault.One("digest", fault.Mismatch, "digest does not match the bytes of the whole file. Nothing of this "+
+			"request was kept: send it again, or begin a new upload")
 	}
 	transfers, was := m.Transfers.In(c.Workspace), *rec
 	var file *File

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,12 +57,18 @@ func uploads() operation.Request {
 	}
 }
 
-const digestHeader = "Content-Digest"
+const (
+	digestHeader = "Content-Digest"
+	// formType is what curl and others send for bytes of which they know nothing.
+	formType = "application/x-www-form-urlencoded"
+	// ofSize says which limit a file exceeds.
+	ofSize = "the limit file_size of the organization"
+)
 
 // tooLarge documents the refusal of a file by its size.
 func tooLarge() operation.Failure {
 	return operation.Failure{
-		Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 1073741824 bytes",
+		Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 1073741824 bytes, " + ofSize,
 		When: "a file is larger than the limit file_size",
 	}
 }
@@ -219,7 +226,7 @@ func (m *Module) each(
 		return err
 	}
 	media, params, err := mime.ParseMediaType(sent)
-	if strings.Contains(media, "*") {
+	if strings.Contains(media, "*") || media == formType {
 		media = "" // says nothing
 	}
 	if media != operation.FormMedia || err != nil {
@@ -232,9 +239,13 @@ func (m *Module) each(
 	}
 	form := formdata.NewReader(io.MultiReader(c.Upload, strings.NewReader("\r\n"), noEnd{}), params["boundary"])
 	values, read, left := []strictjson.Member{}, 0, maxFormBytes
+	late := "" // a field after the last file
 	for {
 		part, err := form.Next()
-		if err == io.EOF { //nolint:errorlint // others wrap it
+		switch {
+		case err == io.EOF && late != "": //nolint:errorlint // others wrap it
+			return fault.One(late, fault.Forbidden, "%s comes after the last file, so it would apply to none: put it before the files", late)
+		case err == io.EOF: //nolint:errorlint // others wrap it
 			return nil
 		}
 		if err != nil {
@@ -242,6 +253,7 @@ func (m *Module) each(
 		}
 		switch name := strings.TrimSuffix(part.FormName(), "[]"); {
 		case name == "file" || part.FileName() != "":
+			late = ""
 			if read++; read > maxParts {
 				return fault.One("file", fault.Length, "a form may have at most %d files", maxParts)
 			}
@@ -256,13 +268,16 @@ func (m *Module) each(
 			if values, err = m.readField(part, name, values, &left); err != nil {
 				return err
 			}
+			if read > 0 {
+				late = name
+			}
 		}
 	}
 }
 
 // bound applies the limits of the organization before any byte is read.
 func (m *Module) bound(ctx context.Context, c *operation.Call) error {
-	if err := c.LimitUpload(c.Tenant.Org.Limit(tenants.LimitFileSize)); err != nil {
+	if err := c.LimitUpload(c.Tenant.Org.Limit(tenants.LimitFileSize), ofSize); err != nil {
 		return err
 	}
 	return m.deps.Contents.Admit(ctx, c.Tenant, max(c.UploadSize, 1))
@@ -281,7 +296,7 @@ func (m *Module) receive(
 			}
 		}()
 	}
-	if err := check(ctx, c, in); err != nil {
+	if err := cmp.Or(contents.CheckDigest(in.digest), check(ctx, c, in)); err != nil {
 		return err
 	}
 	arrival, err := m.deps.Contents.Receive(ctx, c.Tenant, src)

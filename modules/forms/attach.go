@@ -111,7 +111,7 @@ func (m *Module) attachRow() operation.Row {
 				{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
 				operation.Refuses(http.StatusUnprocessableEntity, "the field is none of files, or does not take the type of the file",
 					fieldParam, fault.Type, `the field "paper" takes application/pdf; the file is declared as application/pdf and shows text/html`),
-				{Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 10485760 bytes", When: "the file is larger than the field takes"},
+				{Code: http.StatusRequestEntityTooLarge, Message: "The file is larger than 10485760 bytes, the limit for visitors", When: "the file is larger than the field takes"},
 				{
 					Code: http.StatusTooManyRequests, Message: "Too many files wait for submissions of this form, please retry later",
 					When: "10 files or 20 MiB of the visitor, or 100 files or 100 MiB in all, wait for submissions of the form",
@@ -141,14 +141,14 @@ func (m *Module) attach(ctx context.Context, c *operation.Call, form *Form, in a
 		return operation.Result{}, fault.One(fieldParam, fault.Unknown, "the form has no field %q of the type File", schema.Printable(in.Field))
 	}
 	stranger := c.Principal.KeyKind == tenants.Browser
-	most := c.Tenant.Org.Limit(tenants.LimitFileSize)
+	most, of := c.Tenant.Org.Limit(tenants.LimitFileSize), "the limit file_size of the organization"
 	switch {
-	case field.MaxSize > 0:
-		most = min(most, field.MaxSize)
-	case stranger:
-		most = min(most, maxByStrangers)
+	case field.MaxSize > 0 && field.MaxSize < most:
+		most, of = field.MaxSize, fmt.Sprintf("the limit of the field %q", in.Field)
+	case field.MaxSize == 0 && stranger && maxByStrangers < most:
+		most, of = maxByStrangers, "the limit for visitors"
 	}
-	if err := c.LimitUpload(most); err != nil {
+	if err := c.LimitUpload(most, of); err != nil {
 		return operation.Result{}, err
 	}
 	declared, err := declaredMedia(c)

@@ -10,6 +10,7 @@ import (
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
 )
 
 // TestMountIsLost checks that nothing is acknowledged, reported as missing or removed while the mount of the folder is
@@ -45,6 +46,7 @@ func TestMountIsLost(t *testing.T) {
 					t.Errorf("%s: got %d %s, want 503", what, answer.Code, answer.Text())
 				}
 			}
+			fixture.ReadyIn(t, a.Gateway, http.StatusOK, "degraded", map[string]string{"files": "down", "store": "ok"}, fixture.ReadyLimit)
 			a.call(t, http.MethodDelete, "/api/files/"+purged.ID+"/purge", "")
 			if err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
 				if err == nil && !d.IsDir() {

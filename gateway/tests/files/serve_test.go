@@ -339,7 +339,8 @@ func TestFetch_Pictures(t *testing.T) {
 	}
 	a.wantCode(t, text.URL+"&thumbnail=true", 404)
 	hidden := a.upload(t, "hidden.jpg", "image/jpeg", picture[:len(picture)-2], "folder_id="+public)
-	a.wantCode(t, hidden.URL, 403) // where its metadata ends cannot be known
+	a.wantCode(t, bare(t, hidden.URL), 403) // where its metadata ends cannot be known
+	a.wantBytes(t, hidden.URL, picture[:len(picture)-2])
 	broken := a.upload(t, "broken.jpg", "image/jpeg", picture[:300])
 	if got := a.fetch(t, broken.URL+"&thumbnail=true"); got.Code != 404 {
 		t.Errorf("got %d %s, want 404 for what is no picture", got.Code, got.Text())

@@ -235,6 +235,7 @@ func TestTus_Refused(t *testing.T) {
 		{"empty pair", a, 1, named + ",,", 400},
 		{"long", a, 1, metadata("filename", strings.Repeat("a", 9000)), 400},
 		{"unknown folder", a, 1, metadata("filename", "a", "folder_id", fixture.DocID(9)), 422},
+		{"malformed digest", a, 1, metadata("filename", "a", "digest", "sha-256=x"), 422},
 		{"another team", &limited, 1, metadata("filename", "a", "teams", south), 422},
 	} {
 		if answer := tt.as.create(t, tt.length, "Upload-Metadata", tt.meta); answer.Code != tt.code || answer.Header.Get("Location") != "" {
@@ -249,6 +250,9 @@ func TestTus_Refused(t *testing.T) {
 	u := a.begin(t, 100, "digest", digest("other"))
 	if answer := u.send(t, 0, filler(1, 100)); answer.Code != http.StatusUnprocessableEntity {
 		t.Errorf("got %d %s, want 422 for a wrong digest", answer.Code, answer.Text())
+	}
+	if answer := u.send(t, 0, filler(1, 101)); answer.Code != http.StatusRequestEntityTooLarge || !strings.Contains(answer.Text(), "larger than 100 bytes, the rest of the upload") {
+		t.Errorf("got %d %s, want 413 for more than was announced", answer.Code, answer.Text())
 	}
 	if at, id := u.head(t); at == 100 || id != "" {
 		t.Errorf("got the offset %d, want less than all, because there is no file", at)

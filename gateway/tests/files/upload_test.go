@@ -50,6 +50,9 @@ func TestUpload(t *testing.T) {
 		}
 	}
 	a.wantBytes(t, all[1].URL, "\x00\x01two")
+	if f := a.upload(t, "a.png", "application/x-www-form-urlencoded", "\x89PNG\r\n\x1a\n"); f.Mimetype != "image/png" {
+		t.Errorf("got the type %s, want what the bytes show rather than what curl sends by itself", f.Mimetype)
+	}
 	empty := a.upload(t, "empty", "", "")
 	if *empty.Size != 0 || empty.Checksum != sumOf("") {
 		t.Errorf("got %+v, want an empty file", empty)
@@ -104,6 +107,7 @@ func TestUpload_Refused(t *testing.T) {
 		{"long field", uploadPath, "", newForm().field("type", strings.Repeat("x", 2001)).file("file", "x", "", "x"), nil, "type length"},
 		{"long fields", uploadPath, "", longFields.file("file", "x", "", "x"), nil, "teams length"},
 		{"many fields", uploadPath, "", manyFields.file("file", "x", "", "x"), nil, "teams length"},
+		{"a field after the last file", uploadPath, "", ok().field("type", "x"), nil, "type forbidden"},
 		{"second without a name", uploadPath, "", ok().file("file", "", "text/plain", "x"), nil, "file[1].filename required"},
 		{"second in no folder", uploadPath, "", ok().field("folder_id", fixture.DocID(9)).file("file", "x", "", "x"), nil, "file[1].folder_id *"},
 		{"second with a wrong digest", uploadPath, "", ok().file("file", "x", "", "x", "Content-Digest", digest("y")), nil, "file[1].Content-Digest mismatch"},
@@ -286,7 +290,7 @@ func TestUpload_Limits(t *testing.T) {
 	refused("setting", 413, "larger than 100000 bytes", setting+1)
 	refused("setting, chunked", 413, "larger than 100000 bytes", setting+1, chunked)
 	a.limit(t, tenants.LimitFileSize, 50_000)
-	refused("organization", 413, "larger than 50000 bytes", 50_001)
+	refused("organization", 413, "larger than 50000 bytes, the limit file_size of the organization", 50_001)
 	refused("organization, chunked", 413, "larger than 50000 bytes", 50_001, chunked)
 	for long := 50_001; long < 50_100; long++ { // the bound lies in the last boundary of the form, or just before it
 		body := newForm().file("file", "b.txt", "text/plain", "").end()

@@ -53,7 +53,7 @@ func TestStorageQuota(t *testing.T) {
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"used":{"documents":%d,"bytes":%d,"file_bytes":0}`, has.Documents, has.Bytes))
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"limits":{"bytes":%d,"documents":%d,"file_size":1073741824,"folder_children":1000}`, int64(1)<<40, has.Documents))
 	shown, err := control.Call[control.Organization](t.Context(), acme.Commands, "org.show", control.Slug{Slug: "acme"})
-	if err != nil || shown.Used == nil || *shown.Used != has {
+	if err != nil || shown.Used == nil || shown.Used.Usage != has {
 		t.Errorf("shown by the command: got %+v, %v, want the usage", shown.Used, err)
 	}
 

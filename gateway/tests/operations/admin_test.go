@@ -30,14 +30,14 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 	g := gatewaytest.Start(t, fixture.WithRedis(redis.Addr()))
 	acme := g.Org(t, "acme")
 	key := acme.Key(t)
-	allGood := fixture.Readiness{Status: "ok", Checks: map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "ok"}}
+	allGood := fixture.Readiness{Status: "ok", Checks: map[string]string{"files": "ok", "installation": "ok", "server": "ok", "store": "ok", "redis": "ok"}}
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || !cmp.Equal(r, allGood) {
 		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, allGood)
 	}
 	redis.Close()
 	started := time.Now()
 	code, r := fixture.Ready(t, g)
-	if want := (fixture.Readiness{Status: "degraded", Checks: map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "down"}}); code != http.StatusOK || !cmp.Equal(r, want) {
+	if want := (fixture.Readiness{Status: "degraded", Checks: map[string]string{"files": "ok", "installation": "ok", "server": "ok", "store": "ok", "redis": "down"}}); code != http.StatusOK || !cmp.Equal(r, want) {
 		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, want)
 	}
 	if took := time.Since(started); took > 20*time.Second {

@@ -114,6 +114,15 @@ func full(err error) error {
 	return err
 }
 
+// CheckDigest returns a fault unless a Content-Digest (RFC 9530) is one that Arrival.CheckDigest can compare, or empty.
+func CheckDigest(header string) error {
+	if header == "" {
+		return nil
+	}
+	_, err := parseDigest(header)
+	return err
+}
+
 // parseDigest returns the SHA-256 in a Content-Digest.
 func parseDigest(header string) ([]byte, error) {
 	for one := range strings.SplitSeq(header, ",") {

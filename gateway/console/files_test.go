@@ -152,6 +152,36 @@ func TestFilesAreUploadedOnPages(t *testing.T) {
 	}
 }
 
+// TestFilesOfSubmissions: pages name the files that values are, and link to them.
+func TestFilesOfSubmissions(t *testing.T) {
+	t.Parallel()
+	_, acme, cookie := rich(t, nil)
+	p := person{t, acme, cookie}
+	made := func(path, body string) string {
+		t.Helper()
+		a := acme.Do(t, http.MethodPost, path, gatewaytest.Cookie(cookie), gatewaytest.Body("application/json", body))
+		id, _ := a.Field("id").(string)
+		if a.Status != "ok" {
+			t.Fatalf("%s: %d %s", path, a.Code, a.Body)
+		}
+		return id
+	}
+	first, second := "66f100000000000000000001", "66f100000000000000000002"
+	name := func(id string) string {
+		return acme.Do(t, http.MethodGet, "/api/files/"+id, gatewaytest.Cookie(cookie)).Field("filename").(string)
+	}
+	form := made("/api/form/collections", `{"name":"damage","label":"Damage","label_plural":"Damages","schema":{`+
+		`"photo":{"title":"Photo","type":"File"},"papers":{"title":"Papers","type":"File","max_files":3}}}`)
+	submission := made("/api/form/collections/"+form+"/submissions", `{"values":{"form_name":"One","photo":"`+first+`","papers":["`+first+`","`+second+`"]}}`)
+	list := "/form/collections/" + form + "/submissions"
+	for _, path := range []string{list, list + "/" + submission} {
+		page := p.open(path)
+		for _, id := range []string{first, second} {
+			checkPage(t, page, 200, `<a href="/files/`+id+`" dir="auto">`+html.EscapeString(name(id))+`</a>`)
+		}
+	}
+}
+
 // TestPagesOfFilesWithoutBytes looks at pages of files whose bytes are elsewhere, and of people who may not upload.
 func TestPagesOfFilesWithoutBytes(t *testing.T) {
 	t.Parallel()

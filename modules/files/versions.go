@@ -59,7 +59,7 @@ func (m *Module) versionsRow() operation.Row {
 			}},
 		},
 		Docs: operation.Docs{
-			Tag: tag, Summary: "List the versions of a file", Title: "Versions",
+			Tag: tag, Summary: "List the versions of a file", Title: "Versions", Aside: true,
 			Description: "Answers the contents that a file had before they were replaced, the newest first. At most 100 are kept.",
 		},
 	}, m.listVersions)

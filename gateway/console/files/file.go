@@ -33,6 +33,7 @@ type View struct {
 func NewView(v *visit.Visit, p *site.Page, path map[string]string, file strictjson.Value) *View {
 	text := func(name string) string { return file.Get(name).Text }
 	view := &View{Name: text("filename"), Declared: text("mimetype"), Checksum: text("checksum")}
+	view.Versions = versions(v, p, path)
 	if view.Checksum == "" || text("url") == "" {
 		return view
 	}
@@ -48,7 +49,6 @@ func NewView(v *visit.Visit, p *site.Page, path map[string]string, file strictjs
 			". Do not open it unless you know why."
 	}
 	view.Kind = kindOf(deliver.Policy(view.Declared, text("detected"), ""))
-	view.Versions = versions(v, p, path)
 	return view
 }
 

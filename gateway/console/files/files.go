@@ -38,7 +38,7 @@ func NewZone(v *visit.Visit, folder, address string) *Zone {
 		return nil
 	}
 	z := &Zone{Action: "/do/" + upload.Name, Folder: folder, Most: v.Tenant.Org.Limit(tenants.LimitFileSize)}
-	z.Limit = show.Size(v, float64(z.Most))
+	z.Limit = limitText(v, z.Most)
 	if folder != "" {
 		z.Hidden = append(z.Hidden, layout.Hidden{Name: "query.folder_id", Value: folder})
 	}
@@ -49,6 +49,19 @@ func NewZone(v *visit.Visit, folder, address string) *Zone {
 		}
 	}
 	return z
+}
+
+// limitText returns a number of bytes that is not rounded, so that every file up to it is accepted.
+func limitText(v *visit.Visit, bytes int64) string {
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if bytes >= u.size && bytes%u.size == 0 {
+			return v.FormatInt(int(bytes/u.size)) + " " + u.name
+		}
+	}
+	return v.FormatInt(int(bytes)) + " bytes"
 }
 
 // Permit lets the page load pictures, audio, video and frames from the file host of the organization.

@@ -73,9 +73,6 @@ func definedFacts(v *visit.Visit, p *site.Page, path map[string]string, values s
 		if d.Type == schema.URL {
 			value.Href = webAddress(values.Get(d.Key).Text)
 		}
-		if d.Type == schema.File {
-			value.Links = fileLinks(v, values.Get(d.Key))
-		}
 		facts = append(facts, Pair{cmp.Or(d.Title, site.Label(d.Key)), value})
 	}
 	for _, m := range Without(values, known...).Members {
@@ -92,7 +89,7 @@ func fileLinks(v *visit.Visit, value strictjson.Value) (links []site.Link) {
 	}
 	for _, id := range schema.Files(value.Any()) {
 		if store.ValidID(id) {
-			links = append(links, site.Link{Title: id, Address: list.Record.Address(map[string]string{list.Record.Key(): id})})
+			links = append(links, site.Link{Title: cmp.Or(NameByKey(v, "file", id), id), Address: list.Record.Address(map[string]string{list.Record.Key(): id})})
 		}
 	}
 	return links
@@ -101,8 +98,13 @@ func fileLinks(v *visit.Visit, value strictjson.Value) (links []site.Link) {
 // definedValue returns the value of a defined field as it is shown.
 func definedValue(v *visit.Visit, kind string, value strictjson.Value, depth int) Value {
 	s := Present(value, depth)
-	if value.Is == strictjson.Number {
+	switch {
+	case value.Is == strictjson.Number:
 		s.Text = formatDigits(v, value.Text)
+	case kind == schema.File:
+		if links := fileLinks(v, value); links != nil {
+			s = Value{Links: links}
+		}
 	}
 	return s
 }
@@ -153,6 +155,9 @@ func Field(v *visit.Visit, p *site.Page, name string, value strictjson.Value, de
 	default:
 		s.Text = cmp.Or(NameByKey(v, ref, value.Text), s.Text)
 	}
+	if name == "user_id" && value.Text == "0" { // a key did it
+		s = Value{Text: "–", Class: "none"}
+	}
 	s.Text = SubjectName(v, name, s.Text)
 	list := v.Site.ListNamed(name)
 	if list == nil || len(value.Items) == 0 || value.Items[0].Is != strictjson.Object ||
@@ -193,6 +198,9 @@ func figure(v *visit.Visit, p *site.Page, name, text string) string {
 
 // Size formats a number of bytes in the locale of the reader.
 func Size(v *visit.Visit, bytes float64) string {
+	if bytes == 1 {
+		return "1 byte"
+	}
 	return inUnits(v.Locale(), bytes, []string{"bytes", "kB", "MB", "GB", "TB"})
 }
 

@@ -361,7 +361,10 @@ addEventListener("click", async (event) => {
 // A small picture that is not made yet is asked for again, a few times.
 for (const image of document.querySelectorAll("img[data-small]")) {
   let left = 10;
-  const again = () => { if (left-- > 0) setTimeout(() => image.src = image.src, 3000); };
+  const again = () => {
+    if (left-- > 0) setTimeout(() => image.src = image.src, 3000);
+    else image.classList.add("missing"); // such as of a damaged picture
+  };
   image.addEventListener("error", again);
   if (image.complete && image.currentSrc && !image.naturalWidth) again();
 }

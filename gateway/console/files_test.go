@@ -152,8 +152,8 @@ func TestFilesAreUploadedOnPages(t *testing.T) {
 	}
 }
 
-// TestFilesOfSubmissions: pages name the files that values are, and link to them.
-func TestFilesOfSubmissions(t *testing.T) {
+// TestPagesNameFiles: pages name the files that values are, and link to them.
+func TestPagesNameFiles(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}

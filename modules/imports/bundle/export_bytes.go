@@ -158,7 +158,7 @@ func (s *session) writeFile(
 			return 0, to.err
 		}
 		if err = missing(err); errors.Is(err, errPurged) { // the entry cannot be taken back
-			err = fmt.Errorf("files/%s: %s; export again", hash, errPurged)
+			err = errors.New("files/" + hash + ": " + errPurged.Error() + "; export again")
 		}
 		return 0, err
 	}

@@ -203,7 +203,10 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	// An import that is silent for a minute may or may not be running: another one may begin, and this one may not
 	// continue.
 	end = begin()
-	c.Advance(2 * time.Minute)
+	fixture.Await(t, "it counts as interrupted", func() bool { // its first byte may be noted only now
+		c.Advance(2 * time.Minute)
+		return strings.Contains(other.Do(t, http.MethodGet, "/api/import?filters[state]=interrupted", admin).Text(), `"count":1`)
+	})
 	for state, want := range map[string]string{"running": `"count":0`, "interrupted": `"count":1`} {
 		if told := other.Do(t, http.MethodGet, "/api/import?filters[state]="+state, admin).Text(); !strings.Contains(told, want) {
 			t.Errorf("%s: got %s, want containing %q", state, told, want)

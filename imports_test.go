@@ -48,6 +48,7 @@ var fenced = []struct {
 	{"go.mongodb.org/", []string{"backends/mongo"}},
 	{"github.com/minio/", []string{"backends/blobs/s3"}},
 	{"golang.org/x/image", []string{"internal/picture"}},
+	{"filippo.io/", []string{"gateway/backup"}},
 	{"tenantry/backends/blobs/s3", []string{"gateway"}},
 	{"tenantry/backends/sqlite", []string{"gateway", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/mongo", []string{"gateway", "backends/mongo", "backends/enginetest", "tenants/tenantstest"}},
@@ -56,7 +57,7 @@ var fenced = []struct {
 
 // maxPackages bounds the packages of libraries in the program, including the standard library, because the first build
 // on a machine compiles all of them.
-const maxPackages = 540
+const maxPackages = 550
 
 // unbuilt are libraries that only tests use, or that libraries import for features the program does not use.
 var unbuilt = []string{

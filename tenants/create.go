@@ -58,15 +58,28 @@ func (d *Directory) CreateAll(ctx context.Context, list ...NewOrganization) []Cr
 	// Validating first saves numbers. Its error is ignored, because the unique index decides which slugs are taken.
 	all, _ := d.validateAll(ctx, list)
 	// Workspaces come first, because an organization stored without one would never be available.
+	d.creating.RLock()
 	d.prepareAll(ctx, accepted(all))
 	asked := time.Now()
 	creations := d.insert(ctx, accepted(all))
+	d.creating.RUnlock()
 	_ = together.Each(prepareWidth, len(creations), func(i int) error {
 		d.notifyChanged(creations[i].org)
 		creations[i].Tenant, creations[i].Err = d.tenant(ctx, creations[i].org, asked)
 		return nil
 	})
 	return all
+}
+
+// Still calls do while this process creates no organization, and returns its error. It waits for those that are being
+// created. Others wait for do, so it must be short.
+func (d *Directory) Still(ctx context.Context, do func() error) error {
+	d.creating.Lock()
+	defer d.creating.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return do()
 }
 
 // Refusals returns, for each organization, the error with which CreateAll would refuse it now, or nil. It stores

@@ -97,6 +97,7 @@ type Directory struct {
 	slugs    cache.Weak[int64, string] // by number, of organizations of which a Tenant is in use
 	changing fairqueue.Queue[int64]    // serializes the changes of each organization
 	vault    vault
+	creating sync.RWMutex // held to create organizations, and by Still
 
 	hooks    sync.Mutex // guards the functions below
 	onChange []func(org int64)

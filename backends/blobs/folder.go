@@ -11,11 +11,12 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"tenantry/internal/durable"
 )
 
 // aside is the folder, in that of a bucket, for what is not an object: copies that have not become objects yet, and
@@ -157,26 +158,10 @@ func (f *folder) copy(ctx context.Context, file *os.File, target string) (err er
 func (f *folder) makeDurable(dir string) error {
 	for ; ; dir = filepath.Dir(dir) {
 		// A directory is missing if DeleteAll has removed it with the object.
-		if err := syncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) || dir == f.dir {
+		if err := durable.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) || dir == f.dir {
 			return err
 		}
 	}
-}
-
-// syncDir makes the entries of a directory durable.
-func syncDir(path string) error {
-	if runtime.GOOS == "windows" { // it has no such call
-		return nil
-	}
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) { // of network file systems
-		err = nil
-	}
-	return errors.Join(err, d.Close())
 }
 
 func (f *folder) Open(ctx context.Context, name string) (Object, error) {
@@ -244,7 +229,7 @@ func (f *folder) prune(dir string) error {
 			break
 		}
 	}
-	if err := syncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -268,7 +253,7 @@ func (f *folder) deleteAll(ctx context.Context, name string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // others have deleted them
 			return err
 		}
-		if err := errors.Join(f.prune(filepath.Dir(path)), syncDir(f.path(aside))); err != nil {
+		if err := errors.Join(f.prune(filepath.Dir(path)), durable.SyncDir(f.path(aside))); err != nil {
 			return err
 		}
 	}

@@ -63,6 +63,33 @@ type Checkpointer interface {
 	Lag() (bytes int64, age time.Duration)
 }
 
+// Archiver is an engine that can copy the files of its workspaces while it serves.
+type Archiver interface {
+	// Archive copies every file of workspaces into an existing folder and checks the copies, which are complete and
+	// durable when it returns. Each has what was committed at one moment of the call. After an error the folder may have
+	// copies. Errors: ErrUnavailable; *DamagedError; the context's own.
+	Archive(ctx context.Context, o Archiving) ([]Archived, error)
+}
+
+// Archiving says how workspaces are copied. All fields are required, but for Last.
+type Archiving struct {
+	Dir string // the folder
+	// Last names the workspace whose copy has the latest state.
+	Last string
+	// Still calls do while no workspace is created, and returns its error. The state of Last is from then, and every
+	// workspace that there is then has been copied. do takes some milliseconds.
+	Still func(ctx context.Context, do func() error) error
+	// Told is called with how many bytes of a file have been copied, of how many.
+	Told func(file string, done, total int64)
+}
+
+// Archived is a copy of a file.
+type Archived struct {
+	File       string // its name in the folder
+	Workspaces []string
+	Documents  int64
+}
+
 // Mark records that a file is damaged. The file must not be written to until an examination finds it intact.
 type Mark struct {
 	File      string    `json:"-"`

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"tenantry/backends/driver"
+	"tenantry/internal/durable"
 )
 
 // markSuffix ends the name of the mark next to a damaged file.
@@ -43,7 +43,7 @@ func (e *Engine) Mark(m driver.Mark) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncDir(e.opts.Dir)
+	return durable.SyncDir(e.opts.Dir)
 }
 
 // Marks implements driver.Examiner. A mark that cannot be read is returned with that as its reason.
@@ -80,17 +80,4 @@ func unmark(path string) error {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return nil
-}
-
-// syncDir makes a rename in the folder survive a loss of power.
-func syncDir(dir string) (err error) {
-	if runtime.GOOS == "windows" { // folders cannot be synced there
-		return nil
-	}
-	d, err := os.Open(filepath.Clean(dir))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	return d.Sync()
 }

@@ -82,6 +82,7 @@ type Plan struct {
 
 // The abilities of the engine.
 var (
+	_ driver.Archiver     = (*Engine)(nil)
 	_ driver.Atomic       = (*Engine)(nil)
 	_ driver.Checkpointer = (*Engine)(nil)
 	_ driver.Examiner     = (*Engine)(nil)

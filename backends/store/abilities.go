@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"tenantry/backends/driver"
@@ -120,4 +121,29 @@ func (s *Store) Refusing(backend string) func() bool {
 		return e.Refusing
 	}
 	return nil
+}
+
+// Archived is a copy of a file of workspaces.
+type Archived = driver.Archived
+
+// CanArchive reports whether the engine of a backend can copy its files.
+func (s *Store) CanArchive(backend string) bool {
+	_, ok := ability[driver.Archiver](s, BackendName(backend))
+	return ok
+}
+
+// Archiving says how workspaces are copied.
+type Archiving = driver.Archiving
+
+// Archive copies the files of a backend into a folder, as driver.Archiver says. The control workspace is the Last. Error:
+// also that the engine cannot.
+func (s *Store) Archive(ctx context.Context, backend string, o Archiving) ([]Archived, error) {
+	e, ok := ability[driver.Archiver](s, BackendName(backend))
+	if !ok {
+		return nil, fmt.Errorf("backend %s cannot be copied while it serves", backend)
+	}
+	if o.Last = ""; BackendName(backend) == s.controlAt {
+		o.Last = controlName
+	}
+	return e.Archive(ctx, o)
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"tenantry/internal/durable"
 )
 
 const (
@@ -239,7 +241,7 @@ func writeFile(path string, data []byte) (err error) {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return durable.SyncDir(dir)
 }
 
 // decode parses a keyring file. Its errors name positions and fields but no content, which is secret.

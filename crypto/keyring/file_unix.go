@@ -5,7 +5,6 @@ package keyring
 import (
 	"fmt"
 	"io/fs"
-	"os"
 )
 
 func checkPermissions(path string, mode fs.FileMode, allowed access) error {
@@ -18,14 +17,4 @@ func checkPermissions(path string, mode fs.FileMode, allowed access) error {
 			path, mode.Perm(), wanted, path)
 	}
 	return nil
-}
-
-// syncDir syncs the folder, so that a rename in it survives a power failure.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/user"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -70,8 +71,12 @@ func (p *program) command(c *control.Command, siblings []control.Command) *cobra
 	}
 	l.RunE = p.run(func(ctx context.Context, args []string) error {
 		in, row, err := p.input(l, args)
-		if err == nil && row.Name == "import" {
+		switch {
+		case err != nil:
+		case row.Name == "import":
 			err = checkImport(args[0], in)
+		case row.Name == "backup": // a server has another working folder
+			in["to"], err = filepath.Abs(l.Flag("to").Value.String())
 		}
 		if err != nil {
 			return err

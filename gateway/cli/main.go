@@ -86,7 +86,7 @@ func (p *program) report(err error) {
 }
 
 func (p *program) root() *cobra.Command {
-	commands := append(p.commands(), p.serveCommand(), p.demoCommand(), p.versionCommand())
+	commands := append(p.commands(), p.restoreCommand(), p.serveCommand(), p.demoCommand(), p.versionCommand())
 	root := group("tenantry", "A multi-tenant workspace API gateway", commands...)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()

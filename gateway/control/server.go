@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tenantry/crypto/keyring"
+	"tenantry/gateway/backup"
 	"tenantry/internal/rate"
 	"tenantry/internal/texts"
 	"tenantry/modules/audit"
@@ -45,6 +46,10 @@ type Backend struct {
 	// they leave free.
 	TempDir string
 	Reserve int64
+	// BackUp writes a backup, with the bytes of files or without.
+	BackUp func(ctx context.Context, o backup.Options, files bool) (*backup.Manifest, error)
+	// KeyringPath is the path of the keyring.
+	KeyringPath string
 	// FileBytes returns how many bytes of files an organization has stored.
 	FileBytes func(context.Context, *tenants.Tenant) (int64, error)
 	// Examine checks everything the gateway depends on.
@@ -82,7 +87,7 @@ func NewServer(b Backend) *Server {
 // Groups returns all commands. Those of the zero Server describe commands, and cannot run.
 func (s *Server) Groups() []Group {
 	return []Group{
-		s.organizations(), s.users(), s.roles(), s.teams(), s.accounts(), s.keys(), s.keyring(), s.ungrouped(),
+		s.organizations(), s.users(), s.roles(), s.teams(), s.accounts(), s.keys(), s.keyring(), s.ungrouped(), {Own: true, Commands: []Command{s.backupCommand()}},
 	}
 }
 

@@ -1,0 +1,295 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"tenantry/backends/driver"
+	"tenantry/internal/durable"
+)
+
+const (
+	// archiveStep is the number of pages that are copied at a time.
+	archiveStep = 64
+	// archiveRounds bounds how often files are copied again because workspaces were created in them meanwhile.
+	archiveRounds = 10
+	// maxSnapshots bounds the files that are held at the same time.
+	maxSnapshots = 32
+	partSuffix   = ".part" // of copies that are not complete
+)
+
+// Archive implements driver.Archiver. A read transaction holds each file as it is while it is copied, so its log grows
+// meanwhile.
+func (e *Engine) Archive(ctx context.Context, o driver.Archiving) ([]driver.Archived, error) {
+	copies := map[string]driver.Archived{} // by the name of the file, without its suffix
+	copyAll := func(all []*snapshot) error {
+		defer closeSnapshots(all)
+		for _, one := range all {
+			copied, err := one.archive(ctx, o)
+			if err != nil {
+				return err
+			}
+			copies[one.name] = copied
+		}
+		return nil
+	}
+	for range archiveRounds { // until little remains to be copied while nothing may be created
+		stale, err := e.notArchived(ctx, o.Last, copies)
+		if err == nil && len(copies) > 0 && len(stale) <= maxSnapshots {
+			break
+		}
+		for _, name := range stale {
+			if err == nil {
+				var all []*snapshot
+				if all, err = e.snapshots(ctx, name); err == nil {
+					err = copyAll(all)
+				}
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	var rest []*snapshot
+	err := o.Still(ctx, func() error {
+		stale, err := e.notArchived(ctx, o.Last, copies)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(e.ownPath(o.Last)); o.Last != "" && err == nil {
+			stale = append(stale, o.Last)
+		}
+		rest, err = e.snapshots(ctx, stale...)
+		return err
+	})
+	if err == nil {
+		err = copyAll(rest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := make([]driver.Archived, 0, len(copies))
+	for _, one := range copies {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b driver.Archived) int { return strings.Compare(a.File, b.File) })
+	return all, nil
+}
+
+// notArchived returns the names of the files besides last that have no copy, or have workspaces that their copies lack.
+func (e *Engine) notArchived(ctx context.Context, last string, copies map[string]driver.Archived) ([]string, error) {
+	entries, err := os.ReadDir(e.opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	var names []string
+	for _, entry := range entries {
+		name, is := strings.CutSuffix(entry.Name(), ".db")
+		if !is || name == last || !isShared(name) && driver.CheckName(name) != nil {
+			continue
+		}
+		if info, err := entry.Info(); err != nil || info.Size() == 0 {
+			continue // it was removed, or is being created
+		}
+		there, copied := copies[name]
+		switch {
+		case !copied:
+		case !isShared(name):
+			copied = len(there.Workspaces) > 0
+		default:
+			err := e.readShared(ctx, name, func(c *conn) error {
+				now, err := c.workspaces()
+				copied = !slices.ContainsFunc(now, func(one string) bool { return !slices.Contains(there.Workspaces, one) })
+				return err
+			})
+			if err != nil {
+				return nil, wrapError(ctx, "list the workspaces in "+e.ownPath(name), err)
+			}
+		}
+		if !copied {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// workspaces returns the names of the workspaces in a shared file, without removed ones. A file that is being created
+// has none.
+func (c *conn) workspaces() ([]string, error) {
+	if prepared, err := c.tables("workspaces"); err != nil || len(prepared) == 0 {
+		return nil, err
+	}
+	all, err := c.texts("SELECT name FROM workspaces ORDER BY name")
+	return slices.DeleteFunc(all, func(name string) bool { return driver.CheckName(name) != nil }), err
+}
+
+// snapshot is a file as it is at one moment. It holds a connection.
+type snapshot struct {
+	e        *Engine
+	name     string
+	src      *conn
+	pageSize int64
+	leave    func()
+}
+
+// snapshots returns snapshots of the files of those names. After an error none is open.
+func (e *Engine) snapshots(ctx context.Context, names ...string) (all []*snapshot, err error) {
+	for _, name := range names {
+		path := e.ownPath(name)
+		one := &snapshot{e: e, name: name, leave: e.sideConns.enter(path)}
+		if one.src, err = (&database{engine: e, path: path}).connect(readerShares, readerPragmas); err == nil {
+			all = append(all, one)
+			err = one.begin()
+		} else {
+			one.leave()
+		}
+		if err != nil {
+			closeSnapshots(all)
+			return nil, wrapError(ctx, "copy "+path, err)
+		}
+	}
+	return all, nil
+}
+
+// begin begins the transaction without which a copy would begin anew after every write.
+func (s *snapshot) begin() error {
+	err := s.src.exec("BEGIN")
+	if err == nil {
+		_, err = s.src.number("SELECT count(*) FROM sqlite_schema")
+	}
+	if err == nil {
+		s.pageSize, err = s.src.number("PRAGMA page_size")
+	}
+	return err
+}
+
+// close ends the snapshot. It may be called again.
+func (s *snapshot) close() {
+	if s.src != nil {
+		_ = s.src.close() // it was only read
+		s.src = nil
+		s.leave()
+	}
+}
+
+func closeSnapshots(all []*snapshot) {
+	for _, one := range all {
+		one.close()
+	}
+}
+
+// archive copies the snapshot into the folder, ends it, and checks the copy.
+func (s *snapshot) archive(ctx context.Context, o driver.Archiving) (a driver.Archived, err error) {
+	a = driver.Archived{File: s.name + ".db"}
+	path := filepath.Join(o.Dir, a.File)
+	part := path + partSuffix
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return a, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	if err := create(part); err != nil {
+		return a, err
+	}
+	doing := "copy " + s.e.ownPath(s.name)
+	if err := s.copyPages(ctx, part, o.Told); err != nil {
+		return a, wrapError(ctx, doing, err)
+	}
+	s.close()
+	doing = "check " + part
+	c, err := openConn(part, sqlite.OpenReadWrite, readerPragmas)
+	if err != nil {
+		return a, wrapError(ctx, doing, err)
+	}
+	err = c.runUntil(ctx, func() (err error) {
+		fault := ""
+		if err := c.each("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) { fault = row.ColumnText(0) }); err != nil {
+			return err
+		}
+		if fault != "ok" {
+			return damaged(doing, errors.New(fault))
+		}
+		if a.Workspaces, err = c.workspaces(); err != nil {
+			return err
+		}
+		prepared := false
+		if a.Documents, prepared, err = c.documents(); prepared && !isShared(s.name) { // otherwise it was being created
+			a.Workspaces = []string{s.name}
+		}
+		return err
+	})
+	if err = wrapError(ctx, doing, errors.Join(err, c.close())); err != nil {
+		return a, err
+	}
+	return a, finishArchive(part, path)
+}
+
+// documents returns the number of documents in the file, and whether it has collections.
+func (c *conn) documents() (n int64, prepared bool, err error) {
+	tables, err := c.tables("c:*")
+	for _, table := range tables {
+		if err == nil {
+			var some int64
+			some, err = c.number("SELECT count(*) FROM " + quote(table))
+			n += some
+		}
+	}
+	return n, len(tables) > 0, err
+}
+
+// copyPages copies the pages of the snapshot. While organizations compete for the processors, it pauses for as long as
+// it works.
+func (s *snapshot) copyPages(ctx context.Context, to string, told func(file string, done, total int64)) (err error) {
+	dst, err := openConn(to, sqlite.OpenReadWrite, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF") // it is synced as a whole
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dst.close()) }()
+	b, err := sqlite.NewBackup(dst.raw, "", s.src.raw, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for {
+		began := time.Now()
+		more, err := b.Step(archiveStep)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		told(s.name+".db", int64(b.PageCount()-b.Remaining())*s.pageSize, int64(b.PageCount())*s.pageSize)
+		if !more {
+			return nil
+		}
+		if s.e.contention.present() {
+			time.Sleep(time.Since(began))
+		}
+	}
+}
+
+// finishArchive makes a complete copy durable under its name.
+func finishArchive(part, path string) error {
+	f, err := os.OpenFile(part, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	err = errors.Join(f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err == nil {
+		err = durable.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return nil
+}

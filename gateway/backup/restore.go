@@ -1,0 +1,278 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"filippo.io/age"
+
+	"tenantry/backends/blobs"
+	"tenantry/internal/durable"
+)
+
+// Target is the place where an installation is restored. No process may use it.
+type Target struct {
+	// Dirs are the folders of databases, by backend. Control is the backend of the control data.
+	Dirs    map[string]string
+	Control string
+	// Files is the bucket for the bytes of files; nil: they are left out.
+	Files blobs.Bucket
+	// Keyring is its path. A keyring that is there stays.
+	Keyring string
+	// Staging is a folder for copies of files; it is made, and removed in the end.
+	Staging string
+}
+
+// ErrOccupied: there are data already in the place where a backup is to be restored.
+var ErrOccupied = errors.New("there are data already")
+
+// ErrKeyring: the keyring of a backup is missing.
+var ErrKeyring = errors.New("the keyring is missing")
+
+const (
+	restoringFolder = "restoring" // in that of a backend, while it is being filled
+	restoringSuffix = ".restoring"
+	databaseSuffix  = ".db"
+	controlFile     = "control.db"
+)
+
+// Check returns an error if a backup cannot be restored in a place: ErrOccupied, ErrKeyring. It changes nothing.
+func (t *Target) Check(m *Manifest, identity bool) error {
+	for _, d := range m.Databases {
+		if t.Dirs[d.Backend] == "" {
+			return fmt.Errorf("the backup has databases of the backend %s, which the settings do not name as one of SQLite", d.Backend)
+		}
+	}
+	begun := t.begun()
+	for _, dir := range t.Dirs {
+		found, err := databasesIn(dir)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 && !begun {
+			return fmt.Errorf("%w in %s: a backup is restored into an empty place; move them away, or name another folder", ErrOccupied, dir)
+		}
+	}
+	_, err := os.Stat(t.Keyring)
+	switch {
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return err
+	case m.Keyring == "":
+		return fmt.Errorf("%w: the backup has none, so put the copy that you kept apart at %s first", ErrKeyring, t.Keyring)
+	case !identity:
+		return fmt.Errorf("%w: the backup has it encrypted, so name the file with the age identity that opens it", ErrKeyring)
+	}
+	return nil
+}
+
+// begun reports whether an earlier call of Restore was interrupted before its databases were complete.
+func (t *Target) begun() bool {
+	dir := t.Dirs[t.Control]
+	_, marked := os.Stat(filepath.Join(dir, restoringFolder))
+	_, complete := os.Stat(filepath.Join(dir, controlFile))
+	return marked == nil && errors.Is(complete, fs.ErrNotExist)
+}
+
+// databasesIn returns the names of databases in a folder, with their logs.
+func databasesIn(dir string) (found []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, e := range entries {
+		if strings.Contains(e.Name(), databaseSuffix) {
+			found = append(found, e.Name())
+		}
+	}
+	return found, err
+}
+
+// Restore puts a backup back. The database of the control data appears last, when all else is in place: after an
+// interruption there is either the installation, or a place that no gateway serves and into which a further call
+// restores it. identity has the age identities that open
+// the keyring; nil: none. Errors: those of Check, ErrDamaged, those of the bucket, the context's own.
+func Restore(ctx context.Context, folder string, m *Manifest, t Target, identity io.Reader, told func(Progress)) (err error) {
+	if err := t.Check(m, identity != nil); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.Staging, folderMode); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(t.Staging)) }()
+	order := slices.Sorted(maps.Keys(t.Dirs))
+	slices.SortStableFunc(order, func(a, b string) int { return last(a == t.Control) - last(b == t.Control) })
+	for _, backend := range order {
+		if err := clearDir(t.Dirs[backend]); err != nil {
+			return fmt.Errorf("the folder of backend %s: %w", backend, err)
+		}
+	}
+	if err := restoreDatabases(ctx, folder, m, t, told); err != nil {
+		return err
+	}
+	if err := restoreFiles(ctx, folder, m, t, told); err != nil {
+		return err
+	}
+	if err := restoreKeyring(folder, m, t, identity); err != nil {
+		return err
+	}
+	for _, backend := range order {
+		if err := place(t.Dirs[backend]); err != nil {
+			return fmt.Errorf("the folder of backend %s: %w", backend, err)
+		}
+	}
+	return nil
+}
+
+// last orders what is last behind the rest.
+func last(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// clearDir makes the folder of a backend ready: it removes what an interrupted call has left.
+func clearDir(dir string) error {
+	found, err := databasesIn(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range append(found, restoringFolder) { // Check found them to be of an interrupted call
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, restoringFolder), folderMode); err != nil {
+		return err
+	}
+	return durable.SyncDir(dir)
+}
+
+// place moves the restored databases of a backend to their places, that of the control data last.
+func place(dir string) error {
+	from := filepath.Join(dir, restoringFolder)
+	found, err := databasesIn(from)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(found, func(a, b string) int { return last(a == controlFile) - last(b == controlFile) })
+	for _, name := range found {
+		if err := durable.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return os.Remove(from)
+}
+
+func restoreDatabases(ctx context.Context, folder string, m *Manifest, t Target, told func(Progress)) error {
+	var done int64
+	for _, d := range m.Databases {
+		from := filepath.Join(folder, m.Name, d.Backend, d.File)
+		to := filepath.Join(t.Dirs[d.Backend], restoringFolder, d.File)
+		if err := copyFile(ctx, from, to); err != nil {
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		sum, size, err := sumOf(ctx, to)
+		if err != nil {
+			return err
+		}
+		if sum != d.SHA256 || size != d.Bytes {
+			return fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s", ErrDamaged, from, size, sum, d.Bytes, d.SHA256)
+		}
+		done += size
+		told(Progress{"restoring databases", d.File, done, m.Bytes})
+	}
+	return nil
+}
+
+// copyFile copies a file to a new one and syncs it.
+func copyFile(ctx context.Context, from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }() // it was only read
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, untilDone{ctx, src})
+	if err == nil {
+		err = dst.Sync()
+	}
+	return errors.Join(err, dst.Close())
+}
+
+// restoreFiles stores the bytes of files that the bucket lacks.
+func restoreFiles(ctx context.Context, folder string, m *Manifest, t Target, told func(Progress)) error {
+	named, err := objects(folder, m)
+	if err != nil || t.Files == nil || len(named) == 0 {
+		return err
+	}
+	from, err := blobs.Folder(filepath.Join(folder, filesFolder))
+	if err != nil {
+		return err
+	}
+	for info, err := range t.Files.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if size, is := named[info.Name]; is && size == info.Size {
+			delete(named, info.Name)
+		}
+	}
+	var done int64
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		switch err := copyObject(ctx, from, t.Files, name, t.Staging); {
+		case errors.Is(err, blobs.ErrNotFound):
+			return fmt.Errorf("%w: the bytes files/%s are missing", ErrDamaged, name)
+		case err != nil:
+			return fmt.Errorf("restoring the bytes of a file: %w", err)
+		}
+		done += named[name]
+		told(Progress{Step: "restoring files", Done: done, Total: m.Files.Bytes})
+	}
+	return nil
+}
+
+// maxKeyring bounds the size of a keyring in bytes.
+const maxKeyring = 16 << 20
+
+func restoreKeyring(folder string, m *Manifest, t Target, identity io.Reader) error {
+	if _, err := os.Stat(t.Keyring); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	ids, err := age.ParseIdentities(identity)
+	if err != nil {
+		return fmt.Errorf("the age identity: %w", err)
+	}
+	sealed, err := os.Open(filepath.Join(folder, m.Name, keyringFile))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	defer func() { _ = sealed.Close() }() // it was only read
+	plain, err := age.Decrypt(sealed, ids...)
+	if err != nil {
+		return fmt.Errorf("the keyring of the backup cannot be opened: %w", err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(plain, maxKeyring))
+	if err != nil {
+		return fmt.Errorf("%w: the keyring: %w", ErrDamaged, err)
+	}
+	part := t.Keyring + restoringSuffix
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.WriteFile(part, raw); err != nil {
+		return err
+	}
+	return durable.Rename(part, t.Keyring)
+}

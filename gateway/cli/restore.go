@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tenantry/gateway"
+	"tenantry/gateway/backup"
+	"tenantry/gateway/control"
+)
+
+// restoreCommand puts a backup back. It does not go through a server, because none can run without data.
+func (p *program) restoreCommand() *cobra.Command {
+	var o gateway.RestoreOptions
+	var identity string
+	var withoutFiles bool
+	cmd := &cobra.Command{
+		Use:   "restore --from FOLDER",
+		Short: "Restore a backup into an empty place",
+		Args:  noArgs,
+		Long: "Restore a backup of tenantry backup into the places that the settings name, such as the data folder of --data. There must\n" +
+			"be no databases in them: nothing is overwritten. The bytes of files that are there already stay. A keyring that is there\n" +
+			"stays; otherwise the one of the backup is opened with --identity. At the end the installation is opened for a trial.\n" +
+			"A restoration that was interrupted is begun again by the same command; until then no gateway serves what is there.",
+		Example: "  tenantry restore --from /backup/tenantry --dry-run\n" +
+			"  tenantry restore --from /backup/tenantry --identity key.txt\n" +
+			"  tenantry restore --from /backup/tenantry --backup 20261127T154500Z --data /srv/elsewhere",
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Folder, "from", "", "the `folder` of backups")
+	flags.StringVar(&o.Name, "backup", "", "the `name` of a backup in it (default: the newest)")
+	flags.StringVar(&identity, "identity", "", "the `file` with the age identity that opens the keyring of the backup")
+	flags.BoolVar(&withoutFiles, "without-files", false, "leave out the bytes of files")
+	flags.BoolVar(&o.DryRun, "dry-run", false, "only say what would be restored, and whether it could be")
+	_ = cmd.MarkFlagRequired("from") // fails only for a flag that does not exist
+	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
+		cfg, err := p.load(nil)
+		if err != nil {
+			return err
+		}
+		if identity != "" {
+			f, err := os.Open(identity)
+			if err != nil {
+				return fmt.Errorf("--identity: %w", err)
+			}
+			defer func() { _ = f.Close() }() // it was only read
+			o.Identity = io.LimitReader(f, maxTransferKey)
+		}
+		b := p.newBar()
+		o.Files, o.Holder, o.Version = !withoutFiles, "tenantry restore", version().Version
+		o.Log = slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		o.Told = func(t backup.Progress) {
+			b.update(control.Progress{Step: t.Step, Detail: t.Detail, Done: t.Done, Total: t.Total, Bytes: true, Told: true})
+		}
+		restored, err := gateway.Restore(ctx, cfg, o)
+		b.end()
+		if err != nil {
+			return explainOpenError(cfg, err)
+		}
+		if o.DryRun {
+			p.note("Nothing was changed. The backup can be restored.")
+		}
+		return p.print(restored, "backup=name, ended, organizations, documents, bytes, installation", false)
+	})
+	return cmd
+}

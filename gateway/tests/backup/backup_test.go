@@ -1,0 +1,527 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/backup"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/modules/imports/bundle"
+	"tenantry/tenants"
+)
+
+// isolations are the ways in which organizations lie in files.
+func isolations() map[string]gatewaytest.Option {
+	return map[string]gatewaytest.Option{"shared files": gatewaytest.SharedFiles, "own files": gatewaytest.OwnFiles}
+}
+
+// site is an installation with organizations, and a folder of backups.
+type site struct {
+	*gatewaytest.Gateway
+	data, backups string
+	identity      *age.X25519Identity
+	options       []gatewaytest.Option
+}
+
+func newSite(t *testing.T, options ...gatewaytest.Option) *site {
+	t.Helper()
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{data: t.TempDir(), backups: t.TempDir(), identity: identity, options: options}
+	s.Gateway = gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(s.data)}, options...)...)
+	return s
+}
+
+// organization makes an organization with contacts, a file and an encrypted value, and returns it with a key.
+func (s *site) organization(t *testing.T, slug string) (*gatewaytest.Org, string) {
+	t.Helper()
+	o := s.Org(t, slug)
+	key := o.Key(t, tenants.AllPermissions()...)
+	as := fixture.As(o, gatewaytest.WithKey(key))
+	as.Create(t, "/api/contacts/fields", `{"key":"pin","title":"Pin","type":"Encrypted"}`)
+	as.Create(t, "/api/contacts", `{"first_name":"Ada","fields":{"pin":"secret of `+slug+`"}}`)
+	a := o.Do(t, http.MethodPost, "/api/files/upload?filename=a.txt", gatewaytest.WithKey(key), gatewaytest.Body("text/plain", "bytes of "+slug))
+	if a.Status != "ok" {
+		t.Fatalf("upload: got %d %s", a.Code, a.Body)
+	}
+	return o, key
+}
+
+func (s *site) backUp(t *testing.T, change func(*control.BackupRequest)) *backup.Manifest {
+	t.Helper()
+	in := control.BackupRequest{To: s.backups, Recipient: s.identity.Recipient().String()}
+	if change != nil {
+		change(&in)
+	}
+	m, err := control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// settings are those of a place in which a backup is restored.
+func (s *site) settings(data string) config.Config {
+	cfg := s.Config
+	cfg.Data = data
+	return cfg
+}
+
+func (s *site) restore(ctx context.Context, data, name string) (*gateway.Restored, error) {
+	return gateway.Restore(ctx, s.settings(data), gateway.RestoreOptions{
+		Folder: s.backups, Name: name, Identity: strings.NewReader(s.identity.String()), Files: true, Holder: "a test",
+		Told: func(backup.Progress) {},
+	})
+}
+
+// mustRestore restores a backup into a new place and starts a gateway there.
+func (s *site) mustRestore(t *testing.T, name string) *gatewaytest.Gateway {
+	t.Helper()
+	data := t.TempDir()
+	if _, err := s.restore(t.Context(), data, name); err != nil {
+		t.Fatal(err)
+	}
+	return gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(data)}, s.options...)...)
+}
+
+// at returns the organization as a restored gateway serves it.
+func at(g *gatewaytest.Gateway, o *gatewaytest.Org) *gatewaytest.Org {
+	return &gatewaytest.Org{Gateway: g, Slug: o.Slug, Host: o.Host}
+}
+
+// exported returns all of an organization, with the bytes of files and its secrets in clear.
+func exported(t *testing.T, o *gatewaytest.Org) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := o.App.Transfer().Export(t.Context(), o.Tenant(t), &out, bundle.ExportOptions{Files: true, RevealSecrets: true}); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestBackup restores organizations as they were, with keys, encrypted values and bytes of files, whatever happened since.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	for name, isolation := range isolations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, isolation)
+			acme, key := s.organization(t, "acme")
+			birch, _ := s.organization(t, "birch")
+			want := map[string][]byte{"acme": exported(t, acme), "birch": exported(t, birch)}
+			m := s.backUp(t, nil)
+			if m.Organizations != 2 || m.Files.Objects != 3 || m.Keyring != "age" || m.Documents == 0 {
+				t.Errorf("got %+v, want 2 organizations, 2 files with the mark of their place, and the keyring", m)
+			}
+			found, err := control.Call[[]control.AuditRecord](t.Context(), s.Commands, "audit", map[string]any{"limit": 1})
+			if err != nil || len(found) != 1 || found[0].Operation != "backup" || found[0].Facts["backup"] != m.Name {
+				t.Errorf("got %+v %v, want a record of the backup", found, err)
+			}
+			for _, o := range []*gatewaytest.Org{acme, birch} {
+				o.Import(t, fixture.ContactsBundle(3)...)
+			}
+			if _, err := control.Call[control.Certificate](t.Context(), s.Commands, "org.delete", control.Deletion{Slug: "birch", Now: true}); err != nil {
+				t.Fatal(err)
+			}
+			restored := s.mustRestore(t, "")
+			for _, o := range []*gatewaytest.Org{acme, birch} {
+				if got := exported(t, at(restored, o)); !bytes.Equal(got, want[o.Slug]) {
+					t.Errorf("%s: got %d bytes of an export, want the %d of that before", o.Slug, len(got), len(want[o.Slug]))
+				}
+			}
+			if a := at(restored, acme).Get(t, key, "/api/contacts"); a.Code != http.StatusOK || fmt.Sprint(a.Field("count")) != "1" {
+				t.Errorf("got %d %s, want the one contact for the key of before", a.Code, a.Body)
+			}
+			if found := fixture.FileFindings(t, restored); strings.Contains(found, "missing") {
+				t.Errorf("doctor: got %s, want all bytes", found)
+			}
+		})
+	}
+}
+
+// TestBackup_WhileServing backs up while organizations write and others are created. Of each organization the backup has
+// what was acknowledged before it began, and nothing without what was written before it.
+func TestBackup_WhileServing(t *testing.T) {
+	t.Parallel()
+	for name, isolation := range isolations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, isolation)
+			var written [4]atomic.Int64
+			keys, orgs := [4]string{}, [4]*gatewaytest.Org{}
+			for i := range orgs {
+				orgs[i], keys[i] = s.organization(t, fmt.Sprint("org", i))
+			}
+			stop := make(chan struct{})
+			var writers sync.WaitGroup
+			for i := range orgs {
+				writers.Go(func() {
+					for n := 1; ; n++ {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						a := fixture.PostJSON(t, orgs[i], keys[i], "/api/contacts", fmt.Sprintf(`{"first_name":"n%d","email":"%d@example.com"}`, n, n))
+						if a.Status != "ok" {
+							t.Errorf("got %d %s, want it stored", a.Code, a.Body)
+							return
+						}
+						written[i].Store(int64(n))
+					}
+				})
+			}
+			writers.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+						s.Org(t, fmt.Sprint("later", n))
+					}
+				}
+			})
+			fixture.AwaitWithin(t, "writes", time.Minute, func() bool { return written[0].Load() > 20 && written[3].Load() > 20 })
+			var before [4]int64
+			for i := range before {
+				before[i] = written[i].Load()
+			}
+			s.backUp(t, nil)
+			close(stop)
+			writers.Wait()
+			restored := s.mustRestore(t, "")
+			for i, o := range orgs {
+				of := at(restored, o)
+				found, err := of.Get(t, keys[i], "/api/contacts?per_page=1").Field("count").(json.Number).Int64()
+				count := found - 1 // without Ada
+				if err != nil || count < before[i] || count > written[i].Load() {
+					t.Errorf("%s: got %v contacts, want between %d and %d", o.Slug, count, before[i], written[i].Load())
+				}
+				last := fmt.Sprintf("/api/contacts?filters[email]=%d@example.com", count)
+				if a := of.Get(t, keys[i], last); fmt.Sprint(a.Field("count")) != "1" {
+					t.Errorf("%s: got %s, want the contacts written first, without a gap", o.Slug, a.Body)
+				}
+			}
+			var all []control.Finding
+			answer, err := restored.Commands.Do(t.Context(), "doctor", control.Examination{}, control.Streams{Progress: func(control.Progress) {}})
+			if answer == nil || json.Unmarshal(answer.Data, &all) != nil {
+				t.Fatalf("doctor: %v", err)
+			}
+			for _, f := range all {
+				if f.Verdict == control.Wrong {
+					t.Errorf("doctor: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// TestBackup_Keep removes old backups with the bytes that only they name.
+func TestBackup_Keep(t *testing.T) {
+	t.Parallel()
+	clock := new(fixture.Clock)
+	s := newSite(t, clock.Option)
+	acme, key := s.organization(t, "acme")
+	first := s.backUp(t, nil)
+	id := acme.Get(t, key, "/api/files").Field("results").([]any)[0].(map[string]any)["id"].(string)
+	acme.Do(t, http.MethodDelete, "/api/files/"+id+"/purge", gatewaytest.WithKey(key))
+	for range 3 {
+		clock.Advance(time.Minute)
+		m := s.backUp(t, func(in *control.BackupRequest) { in.Keep = 2 })
+		if m.Files.Added != 0 || m.Files.Objects != 1 {
+			t.Errorf("got %+v, want no object but the mark, and none copied again", m.Files)
+		}
+	}
+	names, err := backup.List(s.backups)
+	if err != nil || len(names) != 2 || slices.Contains(names, first.Name) {
+		t.Errorf("got %v %v, want the newest two", names, err)
+	}
+	if left := objectsIn(t, s.backups); len(left) != 1 {
+		t.Errorf("got %v, want the mark alone", left)
+	}
+}
+
+// objectsIn returns the paths of the bytes of files below a folder of backups.
+func objectsIn(t *testing.T, folder string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(folder, "files"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestBackup_Private: nobody else reads a backup, and it has no secret in clear.
+func TestBackup_Private(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.organization(t, "acme")
+	m := s.backUp(t, nil)
+	ring, err := os.ReadFile(s.Config.KeyringPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(s.backups, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == s.backups {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %v, want it readable by its owner alone", path, info.Mode())
+		}
+		if d.IsDir() {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if bytes.Contains(content, []byte("secret of acme")) || bytes.Contains(content, ring[:40]) {
+			t.Errorf("%s has a secret in clear", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := s.restoreWith(t.Context(), t.TempDir(), "", nil); !errors.Is(err, backup.ErrKeyring) {
+		t.Errorf("without an identity: got %v, want ErrKeyring", err)
+	}
+	other, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restoreWith(t.Context(), t.TempDir(), m.Name, other); err == nil || !strings.Contains(err.Error(), "cannot be opened") {
+		t.Errorf("with another identity: got %v, want that the keyring cannot be opened", err)
+	}
+}
+
+func (s *site) restoreWith(ctx context.Context, data, name string, identity *age.X25519Identity) (*gateway.Restored, error) {
+	o := gateway.RestoreOptions{Folder: s.backups, Name: name, Files: true, Holder: "a test", Told: func(backup.Progress) {}}
+	if identity != nil {
+		o.Identity = strings.NewReader(identity.String())
+	}
+	return gateway.Restore(ctx, s.settings(data), o)
+}
+
+// TestRestore_Refused: what is damaged is not restored, and nothing is overwritten.
+func TestRestore_Refused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.organization(t, "acme")
+	m := s.backUp(t, nil)
+	database := filepath.Join(m.Name, m.Databases[0].Backend, m.Databases[0].File)
+	change := func(file string, with func([]byte) []byte) func(*testing.T, string) {
+		return func(t *testing.T, folder string) {
+			t.Helper()
+			path := filepath.Join(folder, file)
+			content, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, with(content), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	replace := func(old, by string) func([]byte) []byte {
+		return func(content []byte) []byte { return bytes.Replace(content, []byte(old), []byte(by), 1) }
+	}
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, folder string)
+		name   string
+		want   error
+		says   string
+	}{
+		"a changed database":   {change: change(database, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), want: backup.ErrDamaged, says: "the manifest says"},
+		"a cut database":       {change: change(database, func(b []byte) []byte { return b[:len(b)-1] }), want: backup.ErrDamaged, says: "the manifest says"},
+		"no database":          {change: remove(database), want: backup.ErrDamaged, says: "no such file"},
+		"no manifest":          {change: remove(filepath.Join(m.Name, "manifest.json")), want: backup.ErrDamaged},
+		"a cut manifest":       {change: change(filepath.Join(m.Name, "manifest.json"), func(b []byte) []byte { return b[:len(b)/2] }), want: backup.ErrDamaged},
+		"a newer manifest":     {change: change(filepath.Join(m.Name, "manifest.json"), replace(`"format": 1`, `"format": 2`)), says: "newer version"},
+		"a database elsewhere": {change: change(filepath.Join(m.Name, "manifest.json"), replace(`"control.db"`, `"../control.db"`)), want: backup.ErrDamaged},
+		"no bytes":             {change: removeObjects, want: backup.ErrDamaged, says: "are missing"},
+		"no list of objects":   {change: remove(filepath.Join(m.Name, "objects")), want: backup.ErrDamaged},
+		"an object elsewhere":  {change: change(filepath.Join(m.Name, "objects"), func([]byte) []byte { return []byte("1 ../../x\n") }), want: backup.ErrDamaged},
+		"a cut keyring":        {change: change(filepath.Join(m.Name, "keyring.age"), func(b []byte) []byte { return b[:len(b)-5] })},
+		"another name":         {change: func(*testing.T, string) {}, name: "20000101T000000Z", want: backup.ErrNone, says: m.Name},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := *s
+			of.backups = filepath.Join(t.TempDir(), "copy")
+			if err := os.CopyFS(of.backups, os.DirFS(s.backups)); err != nil {
+				t.Fatal(err)
+			}
+			tt.change(t, of.backups)
+			data := t.TempDir()
+			_, err := of.restore(t.Context(), data, tt.name)
+			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want %v with %q", err, tt.want, tt.says)
+			}
+			if _, err := os.Stat(filepath.Join(data, "db", "control.db")); err == nil {
+				t.Error("got control data, want nothing that a gateway serves")
+			}
+			// A whole backup can be restored into the same place afterwards.
+			if restored, err := s.restore(t.Context(), data, ""); err != nil || restored.Organizations != 1 {
+				t.Errorf("again, from a whole one: got %+v %v, want one organization", restored, err)
+			}
+			if _, err := s.restore(t.Context(), data, ""); !errors.Is(err, backup.ErrOccupied) {
+				t.Errorf("over it: got %v, want ErrOccupied", err)
+			}
+		})
+	}
+	var inUse *gateway.InUseError
+	if _, err := s.restore(t.Context(), s.data, ""); !errors.Is(err, backup.ErrOccupied) && !errors.As(err, &inUse) {
+		t.Errorf("over the running gateway: got %v, want a refusal", err)
+	}
+}
+
+func remove(file string) func(*testing.T, string) {
+	return func(t *testing.T, folder string) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(folder, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func removeObjects(t *testing.T, folder string) {
+	t.Helper()
+	for _, path := range objectsIn(t, folder) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	killedVariable = "TENANTRY_TEST_KILLED"
+	sourceVariable = "TENANTRY_TEST_SOURCE"
+)
+
+// TestBackup_Killed kills processes that back up and that restore, at random moments. Backups that are listed are whole,
+// and a place is empty, whole, or made whole by the same call again.
+func TestBackup_Killed(t *testing.T) {
+	t.Parallel()
+	if what, data, ok := strings.Cut(os.Getenv(killedVariable), " "); ok {
+		serveKilled(t, what, data, os.Getenv(sourceVariable))
+		return
+	}
+	kills := 20
+	if testing.Short() {
+		kills = 4
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	s := newSite(t)
+	acme, _ := s.organization(t, "acme")
+	acme.Import(t, fixture.ContactsBundle(500)...)
+	want := exported(t, acme)
+	s.Stop(t)
+	killed := 0
+	run := func(what, data string, within time.Duration) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=3m")
+		cmd.Env = append(os.Environ(), killedVariable+"="+what+" "+data, sourceVariable+"="+s.backups, "TMPDIR="+t.TempDir())
+		ready, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := make([]byte, 1)
+		_, _ = ready.Read(one) // it is about to begin
+		time.Sleep(within)
+		_ = cmd.Process.Kill() // it may have ended
+		if cmd.Wait() != nil {
+			killed++
+		}
+	}
+	for range kills {
+		run("backup", s.data, time.Duration(random.IntN(120))*time.Millisecond)
+	}
+	s.Gateway = gatewaytest.Start(t, fixture.InFolder(s.data))
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // a backup in its second is refused
+	s.backUp(t, func(in *control.BackupRequest) { in.Recipient = "" })
+	names, err := backup.List(s.backups)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("got %v %v, want backups", names, err)
+	}
+	entries, err := os.ReadDir(s.backups)
+	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), ".partial") }) {
+		t.Errorf("got %v %v, want nothing left of killed backups", entries, err)
+	}
+	ring, err := os.ReadFile(s.Config.KeyringPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range kills {
+		data := t.TempDir()
+		if err := os.WriteFile(filepath.Join(data, "keyring.json"), ring, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run("restore", data, time.Duration(random.IntN(60))*time.Millisecond)
+		_, err := s.restoreWith(t.Context(), data, names[i%len(names)], nil)
+		if err != nil && !errors.Is(err, backup.ErrOccupied) {
+			t.Errorf("restored again: got %v, want success, or that there is one", err)
+		}
+		g := gatewaytest.Start(t, fixture.InFolder(data))
+		if got := exported(t, at(g, acme)); !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes of an export, want the %d of before", len(got), len(want))
+		}
+		g.Stop(t)
+	}
+	if killed == 0 {
+		t.Error("no process was killed in time, want some")
+	}
+}
+
+// serveKilled is a process that is killed.
+func serveKilled(t *testing.T, what, data, backups string) {
+	t.Helper()
+	if what == "restore" {
+		cfg := config.Default()
+		cfg.Data = data
+		fmt.Print("!")
+		if _, err := gateway.Restore(t.Context(), cfg, gateway.RestoreOptions{Folder: backups, Files: true, Holder: "a test", Told: func(backup.Progress) {}}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	g := gatewaytest.Start(t, fixture.InFolder(data))
+	fmt.Print("!")
+	for range 100 {
+		_, _ = control.Call[*backup.Manifest](t.Context(), g.Commands, "backup", control.BackupRequest{To: backups}) // several in a second are refused
+	}
+}

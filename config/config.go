@@ -56,6 +56,7 @@ type Config struct {
 	Memory    Memory    `yaml:"memory"`
 	Telemetry Telemetry `yaml:"telemetry"`
 	Trash     Trash     `yaml:"trash"`
+	Backup    Backup    `yaml:"backup"`
 }
 
 // Telemetry says where traces and metrics are sent.
@@ -238,6 +239,7 @@ func Default() Config {
 		Memory:    Memory{Garbage: 64, Organizations: 16_384},
 		Telemetry: Telemetry{SamplePercent: 100},
 		Trash:     Trash{Keep: 30 * 24 * time.Hour, Organizations: 30 * 24 * time.Hour},
+		Backup:    Backup{At: []string{"03:00"}, Keep: 14},
 	}
 }
 
@@ -336,6 +338,7 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		fault("trash.organizations",
 			"must be at least 1h, like 720h for 30 days, or 0 to keep deleted organizations until a command erases them")
 	}
+	c.Backup.check(fault)
 	if c.Memory.Garbage < 0 || c.Memory.Garbage > 16<<10 {
 		fault("memory.garbage", "must be from 0 to %d MiB", 16<<10)
 	}

@@ -159,6 +159,9 @@ func (a *App) build() error {
 	a.background.Every(flushInterval, "storing uses of keys", a.keys.FlushUses)
 	a.background.Every(flushInterval, "storing usage", a.usage.Flush)
 	a.background.Every(trashTick, "emptying the trash", a.takeTrashTurn)
+	if a.cfg.Backup.To != "" {
+		a.background.Go("backing up", a.backUpOnTime)
+	}
 	a.watch()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts

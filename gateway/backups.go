@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"tenantry/backends/blobs"
 	"tenantry/config"
@@ -134,5 +135,85 @@ func (s *Services) countOrganizations(ctx context.Context) (n int, err error) {
 			}
 		}
 		after = page[len(page)-1].Slug
+	}
+}
+
+const (
+	backupTick  = 20 * time.Second // between two looks at the clock
+	backupRetry = 10 * time.Minute // after a failure
+	// backupLate is how long a backup may be overdue before doctor calls that wrong.
+	backupLate = 24 * time.Hour
+)
+
+// backUpOnTime backs up at the times of the settings, until ctx ends. It asks the folder when the last backup was made:
+// one that was due while no gateway ran is made as soon as one runs.
+func (s *Services) backUpOnTime(ctx context.Context) {
+	tick := time.NewTicker(backupTick)
+	defer tick.Stop()
+	var retry time.Time
+	for {
+		if now := s.now(); now.After(retry) && s.isBackupDue(now) {
+			if err := s.backUpNow(ctx); err != nil {
+				retry = now.Add(backupRetry)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// isBackupDue reports whether the newest backup is older than the settings want.
+func (s *Services) isBackupDue(now time.Time) bool {
+	last, err := s.lastBackup()
+	return err == nil && last.Before(s.cfg.Backup.Due(now))
+}
+
+// lastBackup returns when the newest backup in the folder of the settings began; the zero time if there is none.
+func (s *Services) lastBackup() (time.Time, error) {
+	names, err := backup.List(s.cfg.Backup.To)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(names) == 0 {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return time.Time{}, err
+	}
+	return backup.Began(names[0])
+}
+
+// backUpNow makes a backup as the settings say, and logs how it ended.
+func (s *Services) backUpNow(ctx context.Context) error {
+	b := s.cfg.Backup
+	m, err := s.backUp(ctx, backup.Options{Folder: b.To, Recipient: b.Recipient, Keep: b.Keep}, !b.WithoutFiles)
+	switch {
+	case err == nil:
+		s.log.InfoContext(ctx, "a backup ended", "folder", b.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
+	case ctx.Err() == nil:
+		s.log.ErrorContext(ctx, "a backup failed and is tried again in ten minutes", "folder", b.To, "error", err)
+	}
+	return err
+}
+
+// examineBackups reports how old the newest backup is.
+func (s *Services) examineBackups(e *examination) {
+	if s.cfg.Backup.To == "" {
+		return
+	}
+	last, err := s.lastBackup()
+	due := s.cfg.Backup.Due(s.now())
+	switch {
+	case err != nil:
+		e.wrong("backups", err.Error(), "let this user read and write there")
+	case !last.Before(due):
+		e.good("backups", "the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339))
+	case s.now().Sub(due) < backupLate && last.IsZero():
+		e.warn("backups", "there is none in "+s.cfg.Backup.To, "a running gateway makes one within a minute")
+	case s.now().Sub(due) < backupLate:
+		e.warn("backups", fmt.Sprintf("the newest in %s is of %s, and one was due at %s", s.cfg.Backup.To, last.Format(time.RFC3339), due.Format(time.RFC3339)),
+			"it is being made, or no gateway runs, or its log says why it failed")
+	default:
+		e.wrong("backups", fmt.Sprintf("the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339)), "the log of the gateway says why")
 	}
 }

@@ -99,6 +99,9 @@ func List(folder string) ([]string, error) {
 	return names, nil
 }
 
+// Began returns when the backup of a name began.
+func Began(name string) (time.Time, error) { return time.Parse(nameLayout, name) }
+
 // Read returns the manifest of a backup. An empty name means the newest. Errors: ErrNone, ErrDamaged.
 func Read(folder, name string) (*Manifest, error) {
 	names, err := List(folder)

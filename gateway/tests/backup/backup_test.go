@@ -525,3 +525,32 @@ func serveKilled(t *testing.T, what, data, backups string) {
 		_, _ = control.Call[*backup.Manifest](t.Context(), g.Commands, "backup", control.BackupRequest{To: backups}) // several in a second are refused
 	}
 }
+
+// TestBackup_OnTime: a gateway backs itself up when a backup is due, also one that was due while none ran.
+func TestBackup_OnTime(t *testing.T) {
+	t.Parallel()
+	clock, data, folder := new(fixture.Clock), t.TempDir(), filepath.Join(t.TempDir(), "backups")
+	for day, want := range []int{1, 1, 2, 2} { // after starts on one day, and on later ones
+		g := gatewaytest.Start(t, fixture.InFolder(data), clock.Option, func(c *config.Config, _ *gateway.Options) {
+			c.Backup = config.Backup{To: folder, At: []string{"03:00"}, Keep: 2}
+		})
+		fixture.Await(t, "the backup", func() bool {
+			names, _ := backup.List(folder)
+			return len(names) >= want
+		})
+		var all []control.Finding
+		answer, err := g.Commands.Do(t.Context(), "doctor", control.Examination{Quick: true}, control.Streams{})
+		if err != nil || json.Unmarshal(answer.Data, &all) != nil || !slices.ContainsFunc(all, func(f control.Finding) bool {
+			return f.What == "backups" && f.Verdict == control.Good
+		}) {
+			t.Errorf("day %d: doctor says %+v %v, want that there is a backup of the day", day, all, err)
+		}
+		g.Stop(t)
+		if names, _ := backup.List(folder); len(names) != want {
+			t.Errorf("day %d: got %v, want %d backups", day, names, want)
+		}
+		if day > 0 {
+			clock.Advance(24 * time.Hour)
+		}
+	}
+}

@@ -27,7 +27,7 @@ func (s *Services) Control() *control.Server {
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals,
 		KeepDeleted: s.cfg.Trash.Organizations, Transfer: s.transfer, Limits: s.limiter.Defaults(),
 		Examine: s.examine, ExamineEach: s.examineEach, FileBytes: s.fileBytes,
-		BackUp: s.backUp, KeyringPath: absolute(s.cfg.KeyringPath()),
+		BackUp: s.backUp, RestoreOrganization: s.restoreOrganization, KeyringPath: absolute(s.cfg.KeyringPath()),
 		BaseURL: s.baseURL, TempDir: imports, Reserve: s.cfg.Files.ReserveBytes(), Log: s.log, Now: s.now,
 	})
 }

@@ -104,6 +104,12 @@ func (d *Directory) find(ctx context.Context, filter store.Filter) (*Organizatio
 	return d.withDefaults(org), err
 }
 
+// Stored returns the record of an organization in any state. It opens no workspace. Errors: ErrUnknownTenant,
+// store.ErrUnavailable.
+func (d *Directory) Stored(ctx context.Context, slug string) (*Organization, error) {
+	return d.find(ctx, store.Eq("slug", slug))
+}
+
 // withDefaults gives the organization, which may be nil, the default limits of the directory.
 func (d *Directory) withDefaults(org *Organization) *Organization {
 	if org != nil {

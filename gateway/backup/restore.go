@@ -175,22 +175,39 @@ func place(dir string) error {
 func restoreDatabases(ctx context.Context, folder string, m *Manifest, t Target, told func(Progress)) error {
 	var done int64
 	for _, d := range m.Databases {
-		from := filepath.Join(folder, m.Name, d.Backend, d.File)
-		to := filepath.Join(t.Dirs[d.Backend], restoringFolder, d.File)
-		if err := copyFile(ctx, from, to); err != nil {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		sum, size, err := sumOf(ctx, to)
-		if err != nil {
+		if err := extract(ctx, folder, m, d, filepath.Join(t.Dirs[d.Backend], restoringFolder)); err != nil {
 			return err
 		}
-		if sum != d.SHA256 || size != d.Bytes {
-			return fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s", ErrDamaged, from, size, sum, d.Bytes, d.SHA256)
-		}
-		done += size
+		done += d.Bytes
 		told(Progress{"restoring databases", d.File, done, m.Bytes})
 	}
 	return nil
+}
+
+// Extract copies some databases of a backup into the folders of their backends, which are made. Error: ErrDamaged.
+func Extract(ctx context.Context, folder string, m *Manifest, some []Database, dir func(backend string) string) error {
+	for _, d := range some {
+		if err := os.MkdirAll(dir(d.Backend), folderMode); err != nil {
+			return err
+		}
+		if err := extract(ctx, folder, m, d, dir(d.Backend)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extract copies a database of a backup into a folder, and checks the copy.
+func extract(ctx context.Context, folder string, m *Manifest, d Database, dir string) error {
+	from, to := filepath.Join(folder, m.Name, d.Backend, d.File), filepath.Join(dir, d.File)
+	if err := copyFile(ctx, from, to); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	sum, size, err := sumOf(ctx, to)
+	if err == nil && (sum != d.SHA256 || size != d.Bytes) {
+		err = fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s", ErrDamaged, from, size, sum, d.Bytes, d.SHA256)
+	}
+	return err
 }
 
 // copyFile copies a file to a new one and syncs it.

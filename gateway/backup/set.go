@@ -74,6 +74,12 @@ type Database struct {
 	Documents int64  `json:"documents"`
 }
 
+// Own reports whether the database is that of one organization.
+func (d *Database) Own() bool { return strings.HasPrefix(d.File, "org-") }
+
+// FilesFolder returns the folder with the bytes of files of all backups in a folder.
+func FilesFolder(folder string) string { return filepath.Join(folder, filesFolder) }
+
 // Errors of a folder of backups.
 var (
 	// ErrNone: the folder has no complete backup, or none of that name.

@@ -77,6 +77,8 @@ func (p *program) command(c *control.Command, siblings []control.Command) *cobra
 			err = checkImport(args[0], in)
 		case row.Name == "backup": // a server has another working folder
 			in["to"], err = filepath.Abs(l.Flag("to").Value.String())
+		case row.Name == "org.restore":
+			in["from"], err = filepath.Abs(l.Flag("from").Value.String())
 		}
 		if err != nil {
 			return err

@@ -150,6 +150,7 @@ func (s *Server) organizations() Group {
 			Line: "org resume SLUG", Short: "Resume a suspended organization",
 			Audit: operation.AuditAlways, Table: table,
 		}, s.changeHandler(s.Directory.Resume)),
+		s.orgRestore(),
 		s.orgMove(),
 		command(Command{
 			Line: "org move finish", Flag: "finish", Short: "remove the copy that the move left on the old backend",

@@ -48,6 +48,8 @@ type Backend struct {
 	Reserve int64
 	// BackUp writes a backup, with the bytes of files or without.
 	BackUp func(ctx context.Context, o backup.Options, files bool) (*backup.Manifest, error)
+	// RestoreOrganization makes an organization what it was in a backup.
+	RestoreOrganization func(context.Context, OrganizationRestore, func(Progress)) (*OrganizationRestored, error)
 	// KeyringPath is the path of the keyring.
 	KeyringPath string
 	// FileBytes returns how many bytes of files an organization has stored.

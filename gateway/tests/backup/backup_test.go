@@ -534,17 +534,13 @@ func TestBackup_OnTime(t *testing.T) {
 		g := gatewaytest.Start(t, fixture.InFolder(data), clock.Option, func(c *config.Config, _ *gateway.Options) {
 			c.Backup = config.Backup{To: folder, At: []string{"03:00"}, Keep: 2}
 		})
-		fixture.Await(t, "the backup", func() bool {
-			names, _ := backup.List(folder)
-			return len(names) >= want
+		fixture.Await(t, "doctor says that there is a backup of the day", func() bool {
+			var all []control.Finding
+			answer, err := g.Commands.Do(t.Context(), "doctor", control.Examination{Quick: true}, control.Streams{})
+			return err == nil && json.Unmarshal(answer.Data, &all) == nil && slices.ContainsFunc(all, func(f control.Finding) bool {
+				return f.What == "backups" && f.Verdict == control.Good
+			})
 		})
-		var all []control.Finding
-		answer, err := g.Commands.Do(t.Context(), "doctor", control.Examination{Quick: true}, control.Streams{})
-		if err != nil || json.Unmarshal(answer.Data, &all) != nil || !slices.ContainsFunc(all, func(f control.Finding) bool {
-			return f.What == "backups" && f.Verdict == control.Good
-		}) {
-			t.Errorf("day %d: doctor says %+v %v, want that there is a backup of the day", day, all, err)
-		}
 		g.Stop(t)
 		if names, _ := backup.List(folder); len(names) != want {
 			t.Errorf("day %d: got %v, want %d backups", day, names, want)
@@ -552,5 +548,75 @@ func TestBackup_OnTime(t *testing.T) {
 		if day > 0 {
 			clock.Advance(24 * time.Hour)
 		}
+	}
+}
+
+// TestRestoreOrganization makes one organization what it was, and a copy of it beside it, while another one goes on.
+func TestRestoreOrganization(t *testing.T) {
+	t.Parallel()
+	for name, isolation := range isolations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, isolation)
+			acme, key := s.organization(t, "acme")
+			birch, birchKey := s.organization(t, "birch")
+			want := exported(t, acme)
+			m := s.backUp(t, nil)
+			as := fixture.As(acme, gatewaytest.WithKey(key))
+			id := as.Do(t, http.MethodGet, "/api/files", as.As).Field("results").([]any)[0].(map[string]any)["id"].(string)
+			as.Want(t, http.MethodDelete, "/api/files/"+id+"/purge", "", 200, "")
+			as.Create(t, "/api/contacts", `{"first_name":"Added"}`)
+			fixture.As(birch, gatewaytest.WithKey(birchKey)).Create(t, "/api/contacts", `{"first_name":"Stays"}`)
+			restore := func(change func(*control.OrganizationRestore)) (*control.OrganizationRestored, error) {
+				in := control.OrganizationRestore{Slug: "acme", From: s.backups}
+				change(&in)
+				return control.Call[*control.OrganizationRestored](t.Context(), s.Commands, "org.restore", in)
+			}
+			changed := exported(t, acme)
+			for what, change := range map[string]func(*control.OrganizationRestore){
+				"unconfirmed": func(*control.OrganizationRestore) {}, "dry run": func(in *control.OrganizationRestore) { in.DryRun = true },
+			} {
+				if _, err := restore(change); (err != nil) != (what == "unconfirmed") || err != nil && !strings.Contains(err.Error(), "1 records back, 0 changed back and 1 removed") {
+					t.Errorf("%s: got %v", what, err)
+				}
+				if !bytes.Equal(exported(t, acme), changed) {
+					t.Errorf("%s: something was changed", what)
+				}
+			}
+			if r, err := restore(func(in *control.OrganizationRestore) { in.As = "acme-then" }); err != nil || r.Backup != m.Name || r.Slug != "acme-then" {
+				t.Fatalf("beside: got %+v %v, want a new organization", r, err)
+			}
+			then := &gatewaytest.Org{Gateway: s.Gateway, Slug: "acme-then", Host: "acme-then.localhost"}
+			look := then.Key(t, tenants.AllPermissions()...)
+			if a := then.Get(t, look, "/api/contacts"); fmt.Sprint(a.Field("count")) != "1" || !bytes.Contains(exported(t, then), []byte("secret of acme")) {
+				t.Errorf("beside: got %s, want the contact with its secret", a.Body)
+			}
+			if !bytes.Equal(exported(t, acme), changed) {
+				t.Error("the living organization was changed")
+			}
+			if _, err := restore(func(in *control.OrganizationRestore) { in.Yes = true }); err != nil {
+				t.Fatal(err)
+			}
+			if got := exported(t, acme); !bytes.Equal(got, want) {
+				t.Errorf("got an export of %d bytes, want the %d of before", len(got), len(want))
+			}
+			as.Want(t, http.MethodGet, "/api/contacts", "", 200, "")
+			if a := birch.Get(t, birchKey, "/api/contacts"); fmt.Sprint(a.Field("count")) != "2" {
+				t.Errorf("a neighbour: got %s, want it as it was", a.Body)
+			}
+			if left, err := os.ReadDir(filepath.Join(s.data, "imports")); err != nil || len(left) > 0 {
+				t.Errorf("got %v %v, want no copies left", left, err)
+			}
+			for what, change := range map[string]func(*control.OrganizationRestore){
+				"no such organization": func(in *control.OrganizationRestore) { in.Slug = "cedar" },
+				"no such backup":       func(in *control.OrganizationRestore) { in.Backup = "20000101T000000Z" },
+				"a slug that is taken": func(in *control.OrganizationRestore) { in.As = "birch" },
+				"no folder":            func(in *control.OrganizationRestore) { in.From = filepath.Join(s.backups, "none") },
+			} {
+				if _, err := restore(change); err == nil {
+					t.Errorf("%s: got no error", what)
+				}
+			}
+		})
 	}
 }

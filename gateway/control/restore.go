@@ -1,0 +1,78 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"tenantry/modules/imports/bundle"
+	"tenantry/operation"
+)
+
+// OrganizationRestore asks for an organization as it was in a backup.
+type OrganizationRestore struct {
+	Slug   string `json:"slug" arg:"the organization's slug, as it is in the backup"`
+	From   string `json:"from" doc:"the <folder> of backups"`
+	Backup string `json:"backup,omitempty" doc:"the <name> of a backup in it (default: the newest)"`
+	As     string `json:"as,omitempty" doc:"make a new organization with this <slug> of it, beside the living one"`
+	DryRun bool   `json:"dry_run,omitempty" without:"as" doc:"only say what would be changed"`
+	Yes    bool   `json:"yes,omitempty" without:"as" doc:"confirm that what was added since is removed for good, and what was changed is changed back"`
+}
+
+// OrganizationRestored says what was restored.
+type OrganizationRestored struct {
+	Slug       string        `json:"slug"`
+	Backup     string        `json:"backup"`
+	BackedUpAt time.Time     `json:"backed_up_at"`
+	Report     bundle.Report `json:"report"`
+}
+
+func (s *Server) orgRestore() Command {
+	return command(Command{
+		Line: "org restore SLUG --from FOLDER", Short: "Restore one organization from a backup while everybody is served",
+		Audit: operation.AuditAlways,
+		Long: "Restore one organization from a backup of this installation, while it and all others are served. Records that were changed\n" +
+			"since are changed back, purged ones return with the bytes of their files, and those created since are removed for good, so\n" +
+			"it shows first what would be changed and asks for --yes. Keys, passwords and the audit log stay as they are now.\n" +
+			"With --as the backup becomes a new organization beside the living one, to look and compare; it has no keys and passwords.\n" +
+			"After an interruption the same command goes on, or org delete --yes --now removes the new organization.",
+		Example: "  tenantry org restore acme --from /backup/tenantry --dry-run\n" +
+			"  tenantry org restore acme --from /backup/tenantry --backup 20261127T154500Z --yes\n" +
+			"  tenantry org restore acme --from /backup/tenantry --as acme-then",
+		Hint: "repeat the command to go on",
+	}, s.restoreOrganization)
+}
+
+func (s *Server) restoreOrganization(ctx context.Context, c *call, in OrganizationRestore) (*OrganizationRestored, error) {
+	if !filepath.IsAbs(in.From) {
+		return nil, fail(CodeInvalid, "name the folder by its whole path, because the server reads the backup: --from %s", in.From)
+	}
+	unconfirmed := in.As == "" && !in.Yes && !in.DryRun
+	in.DryRun = in.DryRun || unconfirmed
+	found, err := s.RestoreOrganization(ctx, in, c.Progress)
+	if found == nil || found.Backup == "" {
+		return nil, err
+	}
+	r := &found.Report
+	c.Note("backup", found.Backup)
+	for name, n := range map[string]int{"created": r.Created, "updated": r.Updated, "removed": r.Removed} {
+		if !in.DryRun {
+			c.Note(name, strconv.Itoa(n))
+		}
+	}
+	s.Log.InfoContext(ctx, "a restoration of an organization ended",
+		"organization", in.Slug, "into", found.Slug, "backup", found.Backup, "dry_run", in.DryRun, "ok", err == nil)
+	if err == nil && unconfirmed {
+		err = fail(CodeInvalid, "nothing was changed yet: the organization would get %d records back, %d changed back and %d removed for good; confirm with --yes",
+			r.Created, r.Updated, r.Removed)
+	}
+	if err == nil && in.As != "" {
+		c.addNote(fmt.Sprintf("%s is what %s was at %s; its people sign in with links of tenantry user sign-in.", found.Slug, in.Slug, found.BackedUpAt.Format(time.RFC3339)))
+	}
+	if err == nil {
+		err = s.setTenant(ctx, c, found.Slug)
+	}
+	return found, err
+}

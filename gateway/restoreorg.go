@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"tenantry/config"
+	"tenantry/crypto/sealing"
+	"tenantry/gateway/backup"
+	"tenantry/gateway/control"
+	"tenantry/modules/imports/bundle"
+	"tenantry/tenants"
+)
+
+// restoreOrganization makes an organization what it was in a backup, or makes a new one of it, while everybody is served.
+// The backup is opened like an installation, from a copy, and the organization is exported there and imported here, with
+// secrets sealed to a key that is used once. Errors: those of backup.Read and of the import; *control.Error.
+func (s *Services) restoreOrganization(
+	ctx context.Context, in control.OrganizationRestore, told func(control.Progress),
+) (found *control.OrganizationRestored, err error) {
+	m, err := backup.Read(in.From, in.Backup)
+	if err != nil {
+		return nil, err
+	}
+	if m.Installation != s.directory.Installation() {
+		return nil, fmt.Errorf("the backup %s is of another installation (%s); restore that one as a whole, export the organization there, and import it", m.Name, m.Installation)
+	}
+	if err := os.MkdirAll(s.importsFolder(), folderMode); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(s.importsFolder(), "backup-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	told(control.Progress{Step: "opening the backup", Told: true})
+	then, err := s.openBackup(ctx, in.From, m, dir)
+	if err != nil {
+		return nil, fmt.Errorf("the backup %s cannot be opened: %w", m.Name, err)
+	}
+	defer func() { err = errors.Join(err, then.Close()) }()
+	was, err := then.organizationThen(ctx, in.From, m, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	key, err := sealing.NewPrivateKey()
+	if err != nil {
+		return nil, err
+	}
+	told(control.Progress{Step: "reading the organization", Told: true})
+	src, remove, err := then.exported(ctx, was, bundle.ExportOptions{SealTo: key.Public(), Files: m.Files != nil}, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	into, err := s.restoreTarget(ctx, in, was)
+	if err != nil {
+		return nil, err
+	}
+	found = &control.OrganizationRestored{Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began}
+	found.Report, err = s.transfer.Import(ctx, into, src, bundle.ImportOptions{
+		Mirror: in.As == "", DryRun: in.DryRun, OpenWith: key,
+		Progress: func(p bundle.Progress) {
+			told(control.Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
+		},
+	})
+	return found, err
+}
+
+// restoreTarget returns the organization that is restored: the living one, or a new one with the settings that it had.
+func (s *Services) restoreTarget(ctx context.Context, in control.OrganizationRestore, was *tenants.Tenant) (*tenants.Tenant, error) {
+	if in.As == "" {
+		return s.directory.BySlug(ctx, in.Slug)
+	}
+	o := was.Org
+	return s.directory.Create(ctx, tenants.NewOrganization{
+		Slug: in.As, Name: o.Name, Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
+	})
+}
+
+// openBackup opens the control data and the shared databases of a backup from copies in the folder.
+func (s *Services) openBackup(ctx context.Context, from string, m *backup.Manifest, dir string) (*Services, error) {
+	c := config.Default()
+	c.Data, c.Keyring, c.Engines = dir, s.cfg.KeyringPath(), s.cfg.Engines
+	c.Backends, c.Store, c.Control = map[string]config.Backend{}, s.cfg.Store, s.cfg.Control
+	c.Files.Folder = backup.FilesFolder(from)
+	for _, d := range m.Databases {
+		b := s.cfg.Backends[d.Backend]
+		c.Backends[d.Backend] = config.Backend{Engine: config.EngineSQLite, Isolation: b.Isolation}
+	}
+	if c.Backends[c.Store].Engine == "" { // new organizations live elsewhere now
+		c.Store = c.Control
+	}
+	var names []backup.Database
+	for _, d := range m.Databases {
+		if !d.Own() {
+			names = append(names, d)
+		}
+	}
+	if err := backup.Extract(ctx, from, m, names, c.BackendDir); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.DiscardHandler)
+	return OpenServices(ctx, c, Options{Log: log, Version: s.version, Holder: "tenantry org restore", Now: s.now})
+}
+
+// organizationThen returns an organization of an opened backup. If it has a database of its own, that is copied first.
+func (s *Services) organizationThen(ctx context.Context, from string, m *backup.Manifest, slug string) (*tenants.Tenant, error) {
+	o, err := s.directory.Stored(ctx, slug)
+	if err != nil {
+		return nil, fmt.Errorf("the backup %s has no organization %q: %w", m.Name, slug, err)
+	}
+	own := slices.DeleteFunc(slices.Clone(m.Databases), func(d backup.Database) bool {
+		return !d.Own() || d.File != fmt.Sprintf("org-%d.db", o.OrgID)
+	})
+	if err := backup.Extract(ctx, from, m, own, s.cfg.BackendDir); err != nil {
+		return nil, err
+	}
+	return s.directory.BySlug(ctx, slug)
+}
+
+// exported writes an export of an organization to a temporary file.
+func (s *Services) exported(ctx context.Context, t *tenants.Tenant, o bundle.ExportOptions, dir string) (bundle.Source, func() error, error) {
+	r, w := io.Pipe()
+	go func() {
+		_, err := s.transfer.Export(ctx, t, w, o)
+		_ = w.CloseWithError(err) // never fails
+	}()
+	src, remove, err := bundle.Spool(ctx, r, dir, s.cfg.Files.ReserveBytes())
+	_ = r.Close() // so that the export ends
+	return src, remove, err
+}

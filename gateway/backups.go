@@ -28,6 +28,11 @@ func (s *Services) backUp(ctx context.Context, o backup.Options, files bool) (*b
 				"tenantry backup is for SQLite", name)
 		}
 	}
+	for _, folder := range s.folders() {
+		if in, err := filepath.Rel(absolute(folder), o.Folder); err == nil && filepath.IsLocal(in) && folder != s.cfg.Data {
+			return nil, fmt.Errorf("%s is in %s, which the gateway uses itself; name a folder elsewhere, on another disk at best", o.Folder, folder)
+		}
+	}
 	src := backup.Source{
 		Installation: s.directory.Installation(), Version: s.version, Backends: backends, Archive: s.store.Archive,
 		Still: s.directory.Still, Keyring: s.cfg.KeyringPath(), Now: s.now,

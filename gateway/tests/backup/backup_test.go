@@ -239,6 +239,28 @@ func TestBackup_WhileServing(t *testing.T) {
 	}
 }
 
+// TestBackup_Refused: a backup does not begin where it cannot be.
+func TestBackup_Refused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.organization(t, "acme")
+	for what, in := range map[string]control.BackupRequest{
+		"among the databases":           {To: filepath.Join(s.data, "db", "backups")},
+		"among the files":               {To: filepath.Join(s.data, "files")},
+		"a relative path":               {To: "backups"},
+		"no recipient":                  {To: s.backups, Recipient: "age1nobody"},
+		"the secret half as recipient":  {To: s.backups, Recipient: s.identity.String()},
+		"a file in place of the folder": {To: s.Config.KeyringPath()},
+	} {
+		if m, err := control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", in); err == nil || strings.Contains(err.Error(), s.identity.String()) {
+			t.Errorf("%s: got %+v %v, want a refusal without secrets", what, m, err)
+		}
+	}
+	if names, err := backup.List(s.backups); err != nil || len(names) != 0 {
+		t.Errorf("got %v %v, want no backup", names, err)
+	}
+}
+
 // TestBackup_Keep removes old backups with the bytes that only they name.
 func TestBackup_Keep(t *testing.T) {
 	t.Parallel()

@@ -67,6 +67,9 @@ type Restored struct {
 // trial. Errors: *InUseError, backup.ErrNone, backup.ErrDamaged, backup.ErrOccupied, backup.ErrKeyring; those of opening
 // the installation, after which it is complete nevertheless.
 func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (*Restored, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	m, err := backup.Read(o.Folder, o.Name)
 	if err != nil {
 		return nil, err
@@ -106,11 +109,11 @@ func restoreInto(ctx context.Context, cfg config.Config, m *backup.Manifest, tar
 		return err
 	}
 	for _, folder := range s.folders() {
-		if _, err := checkFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, err := checkFolder(folder); err != nil {
 			return err
 		}
 	}
-	lock, err := lockFolder(cfg.Data, o.Holder, m.Ended)
+	lock, err := lockFolder(cfg.Data, o.Holder, time.Now())
 	if err != nil {
 		return err
 	}
@@ -193,6 +196,9 @@ func (s *Services) backUpNow(ctx context.Context) error {
 	b := s.cfg.Backup
 	m, err := s.backUp(ctx, backup.Options{Folder: b.To, Recipient: b.Recipient, Keep: b.Keep}, !b.WithoutFiles)
 	switch {
+	case err == nil && len(m.Damaged) > 0:
+		s.log.ErrorContext(ctx, "a backup lacks what is damaged, and older ones were kept",
+			"folder", b.To, "backup", m.Name, "damaged", m.Damaged)
 	case err == nil:
 		s.log.InfoContext(ctx, "a backup ended", "folder", b.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
 	case ctx.Err() == nil:
@@ -216,9 +222,11 @@ func (s *Services) examineBackups(e *examination) {
 	case s.now().Sub(due) < backupLate && last.IsZero():
 		e.warn("backups", "there is none in "+s.cfg.Backup.To, "a running gateway makes one within a minute")
 	case s.now().Sub(due) < backupLate:
-		e.warn("backups", fmt.Sprintf("the newest in %s is of %s, and one was due at %s", s.cfg.Backup.To, last.Format(time.RFC3339), due.Format(time.RFC3339)),
+		e.warn("backups", fmt.Sprintf("the newest in %s is of %s, and one was due at %s",
+			s.cfg.Backup.To, last.Format(time.RFC3339), due.Format(time.RFC3339)),
 			"it is being made, or no gateway runs, or its log says why it failed")
 	default:
-		e.wrong("backups", fmt.Sprintf("the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339)), "the log of the gateway says why")
+		e.wrong("backups", fmt.Sprintf("the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339)),
+			"the log of the gateway says why")
 	}
 }

@@ -66,8 +66,9 @@ type Checkpointer interface {
 // Archiver is an engine that can copy the files of its workspaces while it serves.
 type Archiver interface {
 	// Archive copies every file of workspaces into an existing folder and checks the copies, which are complete and
-	// durable when it returns. Each has what was committed at one moment of the call. After an error the folder may have
-	// copies. Errors: ErrUnavailable; *DamagedError; the context's own.
+	// durable when it returns. Each has what was committed at one moment of the call. A damaged file is copied as far as
+	// that is possible, and does not keep others from being copied. After an error the folder may have copies. Errors:
+	// ErrUnavailable; *DamagedError for the file of Last; the context's own.
 	Archive(ctx context.Context, o Archiving) ([]Archived, error)
 }
 
@@ -88,6 +89,8 @@ type Archived struct {
 	File       string // its name in the folder
 	Workspaces []string
 	Documents  int64
+	// Damage says how the file is damaged; empty: it is intact. There may be no copy of a damaged file.
+	Damage string
 }
 
 // Mark records that a file is damaged. The file must not be written to until an examination finds it intact.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,89 +30,101 @@ const (
 // Archive implements driver.Archiver. A read transaction holds each file as it is while it is copied, so its log grows
 // meanwhile.
 func (e *Engine) Archive(ctx context.Context, o driver.Archiving) ([]driver.Archived, error) {
-	copies := map[string]driver.Archived{} // by the name of the file, without its suffix
-	copyAll := func(all []*snapshot) error {
-		defer closeSnapshots(all)
-		for _, one := range all {
-			copied, err := one.archive(ctx, o)
-			if err != nil {
-				return err
-			}
-			copies[one.name] = copied
+	a := &archive{Archiving: o, e: e, copies: map[string]driver.Archived{}}
+	for round := range archiveRounds { // until little remains to be copied while nothing may be created
+		stale, err := a.stale(ctx)
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	}
-	for range archiveRounds { // until little remains to be copied while nothing may be created
-		stale, err := e.notArchived(ctx, o.Last, copies)
-		if err == nil && len(copies) > 0 && len(stale) <= maxSnapshots {
+		if round > 0 && len(stale) <= maxSnapshots {
 			break
 		}
 		for _, name := range stale {
-			if err == nil {
-				var all []*snapshot
-				if all, err = e.snapshots(ctx, name); err == nil {
-					err = copyAll(all)
-				}
+			if err := a.copyAll(ctx, a.hold(ctx, name)); err != nil {
+				return nil, err
 			}
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
 	var rest []*snapshot
 	err := o.Still(ctx, func() error {
-		stale, err := e.notArchived(ctx, o.Last, copies)
+		stale, err := a.stale(ctx)
 		if err != nil {
 			return err
 		}
 		if _, err := os.Stat(e.ownPath(o.Last)); o.Last != "" && err == nil {
 			stale = append(stale, o.Last)
 		}
-		rest, err = e.snapshots(ctx, stale...)
-		return err
+		rest = a.hold(ctx, stale...)
+		return nil
 	})
 	if err == nil {
-		err = copyAll(rest)
+		err = a.copyAll(ctx, rest)
 	}
-	if err != nil {
-		return nil, err
-	}
-	all := make([]driver.Archived, 0, len(copies))
-	for _, one := range copies {
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b driver.Archived) int { return strings.Compare(a.File, b.File) })
-	return all, nil
+	return slices.SortedFunc(maps.Values(a.copies), func(a, b driver.Archived) int { return strings.Compare(a.File, b.File) }), err
 }
 
-// notArchived returns the names of the files besides last that have no copy, or have workspaces that their copies lack.
-func (e *Engine) notArchived(ctx context.Context, last string, copies map[string]driver.Archived) ([]string, error) {
-	entries, err := os.ReadDir(e.opts.Dir)
+// archive is a call of Archive.
+type archive struct {
+	driver.Archiving
+
+	e      *Engine
+	copies map[string]driver.Archived // by the name of the file, without its suffix
+}
+
+// copyAll copies snapshots and ends them. A damaged file is noted, unless it is the last.
+func (a *archive) copyAll(ctx context.Context, all []*snapshot) error {
+	defer func() {
+		for _, s := range all {
+			s.close()
+		}
+	}()
+	for _, s := range all {
+		copied, err := driver.Archived{File: s.name + ".db"}, s.err
+		if err == nil {
+			copied, err = s.archive(ctx, a.Archiving)
+		}
+		if copied.Damage != "" && s.name == a.Last {
+			err = &driver.DamagedError{Reason: copied.Damage}
+		}
+		if damaged := new(driver.DamagedError); errors.As(err, &damaged) && s.name != a.Last {
+			copied.Damage, err = damaged.Reason, nil
+		}
+		if err != nil {
+			return err
+		}
+		a.copies[s.name] = copied
+	}
+	return nil
+}
+
+// stale returns the names of the files besides the last that have no copy, or have workspaces that their copies lack.
+func (a *archive) stale(ctx context.Context) ([]string, error) {
+	entries, err := os.ReadDir(a.e.opts.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	var names []string
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".db")
-		if !is || name == last || !isShared(name) && driver.CheckName(name) != nil {
+		if !is || name == a.Last || !isShared(name) && driver.CheckName(name) != nil {
 			continue
 		}
 		if info, err := entry.Info(); err != nil || info.Size() == 0 {
 			continue // it was removed, or is being created
 		}
-		there, copied := copies[name]
+		there, copied := a.copies[name]
 		switch {
-		case !copied:
+		case !copied, there.Damage != "":
 		case !isShared(name):
 			copied = len(there.Workspaces) > 0
 		default:
-			err := e.readShared(ctx, name, func(c *conn) error {
+			err := a.e.readShared(ctx, name, func(c *conn) error {
 				now, err := c.workspaces()
 				copied = !slices.ContainsFunc(now, func(one string) bool { return !slices.Contains(there.Workspaces, one) })
 				return err
 			})
 			if err != nil {
-				return nil, wrapError(ctx, "list the workspaces in "+e.ownPath(name), err)
+				return nil, wrapError(ctx, "list the workspaces in "+a.e.ownPath(name), err)
 			}
 		}
 		if !copied {
@@ -131,32 +144,31 @@ func (c *conn) workspaces() ([]string, error) {
 	return slices.DeleteFunc(all, func(name string) bool { return driver.CheckName(name) != nil }), err
 }
 
-// snapshot is a file as it is at one moment. It holds a connection.
+// snapshot is a file as it is at one moment. It holds a connection, unless it has an error.
 type snapshot struct {
 	e        *Engine
 	name     string
 	src      *conn
 	pageSize int64
 	leave    func()
+	err      error
 }
 
-// snapshots returns snapshots of the files of those names. After an error none is open.
-func (e *Engine) snapshots(ctx context.Context, names ...string) (all []*snapshot, err error) {
-	for _, name := range names {
-		path := e.ownPath(name)
-		one := &snapshot{e: e, name: name, leave: e.sideConns.enter(path)}
-		if one.src, err = (&database{engine: e, path: path}).connect(readerShares, readerPragmas); err == nil {
-			all = append(all, one)
-			err = one.begin()
-		} else {
-			one.leave()
+// hold returns snapshots of the files of those names.
+func (a *archive) hold(ctx context.Context, names ...string) []*snapshot {
+	all := make([]*snapshot, len(names))
+	for i, name := range names {
+		path := a.e.ownPath(name)
+		s := &snapshot{e: a.e, name: name, leave: a.e.sideConns.enter(path)}
+		if s.src, s.err = (&database{engine: a.e, path: path}).connect(readerShares, readerPragmas); s.err == nil {
+			s.err = s.begin()
 		}
-		if err != nil {
-			closeSnapshots(all)
-			return nil, wrapError(ctx, "copy "+path, err)
+		if s.err = wrapError(ctx, "copy "+path, s.err); s.err != nil {
+			s.close()
 		}
+		all[i] = s
 	}
-	return all, nil
+	return all
 }
 
 // begin begins the transaction without which a copy would begin anew after every write.
@@ -173,17 +185,14 @@ func (s *snapshot) begin() error {
 
 // close ends the snapshot. It may be called again.
 func (s *snapshot) close() {
+	if s.leave == nil {
+		return
+	}
 	if s.src != nil {
 		_ = s.src.close() // it was only read
-		s.src = nil
-		s.leave()
 	}
-}
-
-func closeSnapshots(all []*snapshot) {
-	for _, one := range all {
-		one.close()
-	}
+	s.leave()
+	s.src, s.leave = nil, nil
 }
 
 // archive copies the snapshot into the folder, ends it, and checks the copy.
@@ -213,7 +222,7 @@ func (s *snapshot) archive(ctx context.Context, o driver.Archiving) (a driver.Ar
 			return err
 		}
 		if fault != "ok" {
-			return damaged(doing, errors.New(fault))
+			a.Damage = doing + ": " + fault
 		}
 		if a.Workspaces, err = c.workspaces(); err != nil {
 			return err

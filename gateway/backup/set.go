@@ -52,6 +52,8 @@ type Manifest struct {
 	Organizations int        `json:"organizations"` // workspaces in the databases, without the control data
 	Documents     int64      `json:"documents"`
 	Bytes         int64      `json:"bytes"` // of the databases
+	// Damaged says which databases of organizations are damaged. Their copies are as damaged, or missing.
+	Damaged []string `json:"damaged"`
 	// Files are the bytes of files; nil: the backup has none, because they are kept elsewhere.
 	Files *Files `json:"files"`
 	// Keyring is "age" if the backup has the keyring, encrypted to an age recipient, and empty otherwise.

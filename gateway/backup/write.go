@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -96,7 +97,7 @@ func Write(ctx context.Context, src Source, o Options) (*Manifest, error) {
 	began := src.Now().UTC().Truncate(time.Second)
 	w := &writer{Source: src, Options: o, m: &Manifest{
 		Format: format, Name: began.Format(nameLayout), Version: src.Version, Installation: src.Installation, Began: began,
-		Databases: []Database{},
+		Databases: []Database{}, Damaged: []string{},
 	}}
 	done := filepath.Join(o.Folder, w.m.Name)
 	if _, err := os.Lstat(done); err == nil {
@@ -164,7 +165,13 @@ func (w *writer) databases(ctx context.Context) error {
 			return err
 		}
 		for _, one := range copies {
+			if one.Damage != "" {
+				w.m.Damaged = append(w.m.Damaged, one.Damage)
+			}
 			sum, size, err := sumOf(ctx, filepath.Join(dir, one.File))
+			if errors.Is(err, fs.ErrNotExist) && one.Damage != "" {
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -307,7 +314,7 @@ func (w *writer) manifest(context.Context) error {
 // prune removes all but the newest backups, and the bytes of files that none of these names.
 func (w *writer) prune(ctx context.Context) error {
 	names, err := List(w.Folder)
-	if err != nil || w.Keep <= 0 || len(names) <= w.Keep {
+	if err != nil || w.Keep <= 0 || len(names) <= w.Keep || len(w.m.Damaged) > 0 { // older ones may have what is damaged now
 		return err
 	}
 	for _, old := range names[w.Keep:] {

@@ -261,6 +261,50 @@ func TestBackup_Refused(t *testing.T) {
 	}
 }
 
+// TestBackup_Damaged: a damaged database of one organization keeps no other from being backed up, and no older backup from
+// being kept.
+func TestBackup_Damaged(t *testing.T) {
+	t.Parallel()
+	clock := new(fixture.Clock)
+	for how, change := range map[string]func([]byte) []byte{
+		"pages": func(b []byte) []byte { return append(b[:len(b)/2], make([]byte, len(b)-len(b)/2)...) },
+		"cut":   func(b []byte) []byte { return b[:len(b)/2] },
+		"other": func([]byte) []byte { return bytes.Repeat([]byte("no database "), 1000) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, gatewaytest.OwnFiles, clock.Option)
+			s.organization(t, "acme")
+			birch, _ := s.organization(t, "birch")
+			want := exported(t, birch)
+			whole := s.backUp(t, nil)
+			s.Stop(t)
+			path := filepath.Join(s.data, "db", "org-1.db")
+			content, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, change(content), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			clock.Advance(time.Minute)
+			s.Gateway = gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(s.data)}, s.options...)...)
+			var m backup.Manifest
+			in := control.BackupRequest{To: s.backups, Recipient: s.identity.Recipient().String(), Keep: 1}
+			answer, err := s.Commands.Do(t.Context(), "backup", in, control.Streams{Progress: func(control.Progress) {}})
+			if err == nil || !strings.Contains(err.Error(), "org-1.db") || answer == nil || json.Unmarshal(answer.Data, &m) != nil || len(m.Damaged) != 1 {
+				t.Fatalf("got %v and %+v, want an error about org-1.db, and the backup", err, m)
+			}
+			if names, err := backup.List(s.backups); err != nil || !slices.Equal(names, []string{m.Name, whole.Name}) {
+				t.Errorf("got %v %v, want the whole one kept", names, err)
+			}
+			if got := exported(t, at(s.mustRestore(t, ""), birch)); !bytes.Equal(got, want) {
+				t.Errorf("got %d bytes of an export of the other organization, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
 // TestBackup_Keep removes old backups with the bytes that only they name.
 func TestBackup_Keep(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,8 @@ func (s *Services) restoreOrganization(
 		return nil, err
 	}
 	if m.Installation != s.directory.Installation() {
-		return nil, fmt.Errorf("the backup %s is of another installation (%s); restore that one as a whole, export the organization there, and import it", m.Name, m.Installation)
+		return nil, fmt.Errorf("the backup %s is of another installation (%s): restore that one as a whole, export the "+
+			"organization there, and import it here", m.Name, m.Installation)
 	}
 	if err := os.MkdirAll(s.importsFolder(), folderMode); err != nil {
 		return nil, err
@@ -69,6 +70,9 @@ func (s *Services) restoreOrganization(
 			told(control.Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 		},
 	})
+	if err != nil && in.As != "" {
+		err = fmt.Errorf("the new organization %s is not complete (tenantry org delete %[1]s --yes --now removes it): %w", in.As, err)
+	}
 	return found, err
 }
 
@@ -125,7 +129,9 @@ func (s *Services) organizationThen(ctx context.Context, from string, m *backup.
 }
 
 // exported writes an export of an organization to a temporary file.
-func (s *Services) exported(ctx context.Context, t *tenants.Tenant, o bundle.ExportOptions, dir string) (bundle.Source, func() error, error) {
+func (s *Services) exported(
+	ctx context.Context, t *tenants.Tenant, o bundle.ExportOptions, dir string,
+) (bundle.Source, func() error, error) {
 	r, w := io.Pipe()
 	go func() {
 		_, err := s.transfer.Export(ctx, t, w, o)

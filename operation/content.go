@@ -50,8 +50,9 @@ func (c *Call) CloseContents() error {
 }
 
 // LimitUpload lowers the bound on Upload to n bytes, which is the limit that of names, as in FileTooLarge; a higher n
-// changes nothing. It returns a 413 that names the bound if the caller declares more. Reading Upload fails with the same error, before any byte is read, or as soon as more
-// bytes have arrived. A handler calls it before it reads, and from the same goroutine.
+// changes nothing. It returns a 413 that names the bound if the caller declares more. Reading Upload fails with the same
+// error, before any byte is read, or as soon as more bytes have arrived. A handler calls it before it reads, and from
+// the same goroutine.
 func (c *Call) LimitUpload(n int64, of string) error {
 	if n = max(n, 0); n < c.uploadLimit {
 		c.uploadLimit, c.uploadLimitOf = n, of

@@ -205,7 +205,8 @@ func extract(ctx context.Context, folder string, m *Manifest, d Database, dir st
 	}
 	sum, size, err := sumOf(ctx, to)
 	if err == nil && (sum != d.SHA256 || size != d.Bytes) {
-		err = fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s", ErrDamaged, from, size, sum, d.Bytes, d.SHA256)
+		err = fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s",
+			ErrDamaged, from, size, sum, d.Bytes, d.SHA256)
 	}
 	return err
 }

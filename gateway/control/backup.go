@@ -59,8 +59,8 @@ func (s *Server) backUp(ctx context.Context, c *call, in BackupRequest) (*backup
 		c.addNote("Note: the backup has no bytes of files. Copy them after it, because a record is stored after its bytes.")
 	}
 	if len(m.Damaged) > 0 {
-		return m, fail(CodeFailed, "the backup %s has all but what is damaged, and older backups were kept. Restore the damaged databases from one of these: %s",
-			m.Name, strings.Join(m.Damaged, "; "))
+		return m, fail(CodeFailed, "the backup %s has all but what is damaged, and older backups were kept, from which "+
+			"the damaged databases can be restored: %s", m.Name, strings.Join(m.Damaged, "; "))
 	}
 	return m, nil
 }

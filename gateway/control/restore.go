@@ -37,7 +37,8 @@ func (s *Server) orgRestore() Command {
 			"since are changed back, purged ones return with the bytes of their files, and those created since are removed for good, so\n" +
 			"it shows first what would be changed and asks for --yes. Keys, passwords and the audit log stay as they are now.\n" +
 			"With --as the backup becomes a new organization beside the living one, to look and compare; it has no keys and passwords.\n" +
-			"After an interruption the same command goes on, or org delete --yes --now removes the new organization.",
+			"After an interruption repeat the command, with --as under another slug: tenantry org delete SLUG --yes --now removes what\n" +
+			"there is of the first one.",
 		Example: "  tenantry org restore acme --from /backup/tenantry --dry-run\n" +
 			"  tenantry org restore acme --from /backup/tenantry --backup 20261127T154500Z --yes\n" +
 			"  tenantry org restore acme --from /backup/tenantry --as acme-then",
@@ -65,11 +66,12 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	s.Log.InfoContext(ctx, "a restoration of an organization ended",
 		"organization", in.Slug, "into", found.Slug, "backup", found.Backup, "dry_run", in.DryRun, "ok", err == nil)
 	if err == nil && unconfirmed {
-		err = fail(CodeInvalid, "nothing was changed yet: the organization would get %d records back, %d changed back and %d removed for good; confirm with --yes",
-			r.Created, r.Updated, r.Removed)
+		err = fail(CodeInvalid, "nothing was changed yet: %d records would return, %d would be changed back, and %d would be "+
+			"removed for good; confirm with --yes", r.Created, r.Updated, r.Removed)
 	}
 	if err == nil && in.As != "" {
-		c.addNote(fmt.Sprintf("%s is what %s was at %s; its people sign in with links of tenantry user sign-in.", found.Slug, in.Slug, found.BackedUpAt.Format(time.RFC3339)))
+		c.addNote(fmt.Sprintf("%s is what %s was at %s. Its people choose passwords by the links of "+
+			"tenantry user update USER --org %[1]s --link", found.Slug, in.Slug, found.BackedUpAt.Format(time.RFC3339)))
 	}
 	if err == nil {
 		err = s.setTenant(ctx, c, found.Slug)

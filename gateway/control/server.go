@@ -89,7 +89,8 @@ func NewServer(b Backend) *Server {
 // Groups returns all commands. Those of the zero Server describe commands, and cannot run.
 func (s *Server) Groups() []Group {
 	return []Group{
-		s.organizations(), s.users(), s.roles(), s.teams(), s.accounts(), s.keys(), s.keyring(), s.ungrouped(), {Own: true, Commands: []Command{s.backupCommand()}},
+		s.organizations(), s.users(), s.roles(), s.teams(), s.accounts(), s.keys(), s.keyring(), s.ungrouped(),
+		{Own: true, Commands: []Command{s.backupCommand()}},
 	}
 }
 

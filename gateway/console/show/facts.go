@@ -89,7 +89,8 @@ func fileLinks(v *visit.Visit, value strictjson.Value) (links []site.Link) {
 	}
 	for _, id := range schema.Files(value.Any()) {
 		if store.ValidID(id) {
-			links = append(links, site.Link{Title: cmp.Or(NameByKey(v, "file", id), id), Address: list.Record.Address(map[string]string{list.Record.Key(): id})})
+			address := list.Record.Address(map[string]string{list.Record.Key(): id})
+			links = append(links, site.Link{Title: cmp.Or(NameByKey(v, "file", id), id), Address: address})
 		}
 	}
 	return links

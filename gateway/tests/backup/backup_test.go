@@ -70,6 +70,15 @@ func (s *site) organization(t *testing.T, slug string) (*gatewaytest.Org, string
 	return o, key
 }
 
+// purgeFile purges the file of an organization.
+func purgeFile(t *testing.T, o *gatewaytest.Org, key string) {
+	t.Helper()
+	id := o.Get(t, key, "/api/files").Field("results").([]any)[0].(map[string]any)["id"].(string)
+	if a := o.Do(t, http.MethodDelete, "/api/files/"+id+"/purge", gatewaytest.WithKey(key)); a.Status != "ok" {
+		t.Fatalf("got %d %s, want the file purged", a.Code, a.Body)
+	}
+}
+
 func (s *site) backUp(t *testing.T, change func(*control.BackupRequest)) *backup.Manifest {
 	t.Helper()
 	in := control.BackupRequest{To: s.backups, Recipient: s.identity.Recipient().String()}
@@ -91,10 +100,7 @@ func (s *site) settings(data string) config.Config {
 }
 
 func (s *site) restore(ctx context.Context, data, name string) (*gateway.Restored, error) {
-	return gateway.Restore(ctx, s.settings(data), gateway.RestoreOptions{
-		Folder: s.backups, Name: name, Identity: strings.NewReader(s.identity.String()), Files: true, Holder: "a test",
-		Told: func(backup.Progress) {},
-	})
+	return s.restoreWith(ctx, data, name, s.identity)
 }
 
 // mustRestore restores a backup into a new place and starts a gateway there.
@@ -225,12 +231,7 @@ func TestBackup_WhileServing(t *testing.T) {
 					t.Errorf("%s: got %s, want the contacts written first, without a gap", o.Slug, a.Body)
 				}
 			}
-			var all []control.Finding
-			answer, err := restored.Commands.Do(t.Context(), "doctor", control.Examination{}, control.Streams{Progress: func(control.Progress) {}})
-			if answer == nil || json.Unmarshal(answer.Data, &all) != nil {
-				t.Fatalf("doctor: %v", err)
-			}
-			for _, f := range all {
+			for _, f := range fixture.Findings(t, restored, control.Examination{}) {
 				if f.Verdict == control.Wrong {
 					t.Errorf("doctor: %+v", f)
 				}
@@ -312,8 +313,7 @@ func TestBackup_Keep(t *testing.T) {
 	s := newSite(t, clock.Option)
 	acme, key := s.organization(t, "acme")
 	first := s.backUp(t, nil)
-	id := acme.Get(t, key, "/api/files").Field("results").([]any)[0].(map[string]any)["id"].(string)
-	acme.Do(t, http.MethodDelete, "/api/files/"+id+"/purge", gatewaytest.WithKey(key))
+	purgeFile(t, acme, key)
 	for range 3 {
 		clock.Advance(time.Minute)
 		m := s.backUp(t, func(in *control.BackupRequest) { in.Keep = 2 })
@@ -601,9 +601,7 @@ func TestBackup_OnTime(t *testing.T) {
 			c.Backup = config.Backup{To: folder, At: []string{"03:00"}, Keep: 2}
 		})
 		fixture.Await(t, "doctor says that there is a backup of the day", func() bool {
-			var all []control.Finding
-			answer, err := g.Commands.Do(t.Context(), "doctor", control.Examination{Quick: true}, control.Streams{})
-			return err == nil && json.Unmarshal(answer.Data, &all) == nil && slices.ContainsFunc(all, func(f control.Finding) bool {
+			return slices.ContainsFunc(fixture.Findings(t, g, control.Examination{Quick: true}), func(f control.Finding) bool {
 				return f.What == "backups" && f.Verdict == control.Good
 			})
 		})
@@ -629,8 +627,7 @@ func TestRestoreOrganization(t *testing.T) {
 			want := exported(t, acme)
 			m := s.backUp(t, nil)
 			as := fixture.As(acme, gatewaytest.WithKey(key))
-			id := as.Do(t, http.MethodGet, "/api/files", as.As).Field("results").([]any)[0].(map[string]any)["id"].(string)
-			as.Want(t, http.MethodDelete, "/api/files/"+id+"/purge", "", 200, "")
+			purgeFile(t, acme, key)
 			as.Create(t, "/api/contacts", `{"first_name":"Added"}`)
 			fixture.As(birch, gatewaytest.WithKey(birchKey)).Create(t, "/api/contacts", `{"first_name":"Stays"}`)
 			restore := func(change func(*control.OrganizationRestore)) (*control.OrganizationRestored, error) {
@@ -642,7 +639,7 @@ func TestRestoreOrganization(t *testing.T) {
 			for what, change := range map[string]func(*control.OrganizationRestore){
 				"unconfirmed": func(*control.OrganizationRestore) {}, "dry run": func(in *control.OrganizationRestore) { in.DryRun = true },
 			} {
-				if _, err := restore(change); (err != nil) != (what == "unconfirmed") || err != nil && !strings.Contains(err.Error(), "1 records back, 0 changed back and 1 removed") {
+				if _, err := restore(change); (err != nil) != (what == "unconfirmed") || err != nil && !strings.Contains(err.Error(), "1 records would return, 0 would be changed back, and 1 would be removed") {
 					t.Errorf("%s: got %v", what, err)
 				}
 				if !bytes.Equal(exported(t, acme), changed) {

@@ -124,7 +124,7 @@ func organizations(t *testing.T, g *gatewaytest.Gateway) []control.Organization 
 // strayWorkspaces returns doctor's findings about workspaces without an organization, on any engine.
 func strayWorkspaces(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
-	for _, f := range findings(t, g, control.Examination{Quick: true}) {
+	for _, f := range fixture.Findings(t, g, control.Examination{Quick: true}) {
 		if strings.HasSuffix(f.What, " strays") {
 			found = append(found, f.Says)
 		}

@@ -1,7 +1,6 @@
 package operations
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -25,7 +24,7 @@ const countPath = "/api/campaigns/count"
 // doctor returns its findings about the organizations as text, and the number of counted documents.
 func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int64) {
 	t.Helper()
-	for _, f := range findings(t, g, control.Examination{}) {
+	for _, f := range fixture.Findings(t, g, control.Examination{}) {
 		switch {
 		case f.What == "data":
 			if _, counted, ok := strings.Cut(f.Says, "documents: "); ok {
@@ -39,19 +38,6 @@ func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int
 		}
 	}
 	return found, documents
-}
-
-// findings returns the findings of doctor. doctor also returns them if something is wrong.
-func findings(t *testing.T, g *gatewaytest.Gateway, what control.Examination) (found []control.Finding) {
-	t.Helper()
-	answer, err := g.Commands.Do(t.Context(), "doctor", what, control.Streams{})
-	if answer == nil || json.Unmarshal(answer.Data, &found) != nil {
-		t.Fatalf("doctor: got %v, want findings", err)
-	}
-	if wrong := slices.ContainsFunc(found, func(f control.Finding) bool { return f.Verdict == control.Wrong }); wrong != (err != nil) {
-		t.Errorf("doctor: got %v, %+v, want an error if something is wrong", err, found)
-	}
-	return found
 }
 
 // zeroPage overwrites a page of a database with zeros, by default the middle one.
@@ -255,7 +241,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	if answer := create(apart); answer.Code != http.StatusOK {
 		t.Errorf("%s writes: got %d %s, want 200", apart.Slug, answer.Code, answer.Body)
 	}
-	told := findings(t, g, control.Examination{})
+	told := fixture.Findings(t, g, control.Examination{})
 	if !slices.ContainsFunc(told, func(f control.Finding) bool {
 		return f.Verdict == control.Wrong && strings.Contains(f.Advice, "writes to it are refused")
 	}) {

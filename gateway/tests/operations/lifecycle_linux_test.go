@@ -140,7 +140,7 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["store"] != "read-only" {
 		t.Errorf("ready without room: got %d %+v, want 200, the status degraded and store read-only", code, r)
 	}
-	if found := findings(t, g, control.Examination{Quick: true}); !slices.ContainsFunc(found, func(f control.Finding) bool {
+	if found := fixture.Findings(t, g, control.Examination{Quick: true}); !slices.ContainsFunc(found, func(f control.Finding) bool {
 		return f.Verdict == control.Wrong && strings.Contains(f.Says, "cannot write: ")
 	}) {
 		t.Errorf("doctor without room: got %+v, want the store read-only", found)

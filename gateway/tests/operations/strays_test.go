@@ -43,7 +43,7 @@ func countOf(t *testing.T, o *gatewaytest.Org, key string) string {
 // strays returns doctor's findings about workspaces without an organization.
 func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
-	for _, f := range findings(t, g, control.Examination{Quick: true}) {
+	for _, f := range fixture.Findings(t, g, control.Examination{Quick: true}) {
 		switch {
 		case strings.HasSuffix(f.What, " strays"):
 			if f.Verdict != control.Warning {

@@ -197,7 +197,7 @@ func (o *damagedOrg) checkDamage(t *testing.T, what, reason string, damage, mend
 		t.Errorf("%s: the damaged record is not counted, want 1", what)
 	}
 	named := func() (says []string) {
-		for _, f := range findings(t, o.Gateway, control.Examination{}) {
+		for _, f := range fixture.Findings(t, o.Gateway, control.Examination{}) {
 			if f.What == "backend default records" {
 				says = append(says, f.Says)
 			}

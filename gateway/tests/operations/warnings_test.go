@@ -14,6 +14,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
 )
 
 // warningsOf returns the warnings in the log and those of doctor, as "about: says".
@@ -25,7 +26,7 @@ func warningsOf(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 			warned = append(warned, said.About+": "+said.Says)
 		}
 	}
-	for _, f := range findings(t, g, control.Examination{Quick: true}) {
+	for _, f := range fixture.Findings(t, g, control.Examination{Quick: true}) {
 		if f.Verdict == control.Warning && f.Advice != "" {
 			found = append(found, f.What+": "+f.Says)
 		}

@@ -1,12 +1,14 @@
 package tenants_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -184,5 +186,34 @@ func TestNewOrganizationsSkipUsedNumbers(t *testing.T) {
 		if n := things(t, w, w.Fresh(t, slug)); n != 1 {
 			t.Errorf("%s has %d records, want 1", slug, n)
 		}
+	}
+}
+
+// TestStill: no organization appears while nothing may be created, and one that was asked for meanwhile appears afterwards.
+func TestStill(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	created := make(chan error, 1)
+	err := w.Directory.Still(t.Context(), func() error {
+		go func() {
+			_, err := w.Directory.Create(t.Context(), list("late")[0])
+			created <- err
+		}()
+		select {
+		case err := <-created:
+			t.Errorf("an organization was created meanwhile: %v", err)
+			created <- err
+		case <-time.After(100 * time.Millisecond): // in which it would be
+		}
+		return nil
+	})
+	if err := errors.Join(err, <-created); err != nil {
+		t.Error(err)
+	}
+	checkComplete(t, w, 1)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Directory.Still(ended, func() error { return errors.New("called") }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the error of the context", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"filippo.io/age"
+	"github.com/gofrs/flock"
 
 	"tenantry/config"
 	"tenantry/gateway"
@@ -257,8 +258,19 @@ func TestBackup_Refused(t *testing.T) {
 			t.Errorf("%s: got %+v %v, want a refusal without secrets", what, m, err)
 		}
 	}
+	lock := flock.New(filepath.Join(s.backups, "backups.lock"))
+	if _, err := lock.TryLock(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", control.BackupRequest{To: s.backups})
+	if err == nil || !strings.Contains(err.Error(), backup.ErrBusy.Error()) {
+		t.Errorf("beside another: got %v, want %v", err, backup.ErrBusy)
+	}
 	if names, err := backup.List(s.backups); err != nil || len(names) != 0 {
 		t.Errorf("got %v %v, want no backup", names, err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -280,14 +292,7 @@ func TestBackup_Damaged(t *testing.T) {
 			want := exported(t, birch)
 			whole := s.backUp(t, nil)
 			s.Stop(t)
-			path := filepath.Join(s.data, "db", "org-1.db")
-			content, err := os.ReadFile(path)
-			if err == nil {
-				err = os.WriteFile(path, change(content), 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			changeFile(t, filepath.Join(s.data, "db", "org-1.db"), change)
 			clock.Advance(time.Minute)
 			s.Gateway = gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(s.data)}, s.options...)...)
 			var m backup.Manifest
@@ -408,14 +413,7 @@ func TestRestore_Refused(t *testing.T) {
 	change := func(file string, with func([]byte) []byte) func(*testing.T, string) {
 		return func(t *testing.T, folder string) {
 			t.Helper()
-			path := filepath.Join(folder, file)
-			content, err := os.ReadFile(path)
-			if err == nil {
-				err = os.WriteFile(path, with(content), 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			changeFile(t, filepath.Join(folder, file), with)
 		}
 	}
 	replace := func(old, by string) func([]byte) []byte {
@@ -433,7 +431,7 @@ func TestRestore_Refused(t *testing.T) {
 		"no manifest":          {change: remove(filepath.Join(m.Name, "manifest.json")), want: backup.ErrDamaged},
 		"a cut manifest":       {change: change(filepath.Join(m.Name, "manifest.json"), func(b []byte) []byte { return b[:len(b)/2] }), want: backup.ErrDamaged},
 		"a newer manifest":     {change: change(filepath.Join(m.Name, "manifest.json"), replace(`"format": 1`, `"format": 2`)), says: "newer version"},
-		"a database elsewhere": {change: change(filepath.Join(m.Name, "manifest.json"), replace(`"control.db"`, `"../control.db"`)), want: backup.ErrDamaged},
+		"a database elsewhere": {change: change(filepath.Join(m.Name, "manifest.json"), replace(`"control.db"`, `"../control.db"`)), want: backup.ErrDamaged, says: "names a database"},
 		"no bytes":             {change: removeObjects, want: backup.ErrDamaged, says: "are missing"},
 		"no list of objects":   {change: remove(filepath.Join(m.Name, "objects")), want: backup.ErrDamaged},
 		"an object elsewhere":  {change: change(filepath.Join(m.Name, "objects"), func([]byte) []byte { return []byte("1 ../../x\n") }), want: backup.ErrDamaged},
@@ -468,6 +466,18 @@ func TestRestore_Refused(t *testing.T) {
 	var inUse *gateway.InUseError
 	if _, err := s.restore(t.Context(), s.data, ""); !errors.Is(err, backup.ErrOccupied) && !errors.As(err, &inUse) {
 		t.Errorf("over the running gateway: got %v, want a refusal", err)
+	}
+}
+
+// changeFile rewrites a file.
+func changeFile(t *testing.T, path string, with func([]byte) []byte) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, with(content), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -670,10 +680,18 @@ func TestRestoreOrganization(t *testing.T) {
 			if left, err := os.ReadDir(filepath.Join(s.data, "imports")); err != nil || len(left) > 0 {
 				t.Errorf("got %v %v, want no copies left", left, err)
 			}
+			other := filepath.Join(t.TempDir(), "other")
+			if err := os.CopyFS(other, os.DirFS(s.backups)); err != nil {
+				t.Fatal(err)
+			}
+			changeFile(t, filepath.Join(other, m.Name, "manifest.json"), func(b []byte) []byte {
+				return bytes.Replace(b, []byte(m.Installation), []byte(strings.Repeat("0", len(m.Installation))), 1)
+			})
 			for what, change := range map[string]func(*control.OrganizationRestore){
 				"no such organization": func(in *control.OrganizationRestore) { in.Slug = "cedar" },
 				"no such backup":       func(in *control.OrganizationRestore) { in.Backup = "20000101T000000Z" },
 				"a slug that is taken": func(in *control.OrganizationRestore) { in.As = "birch" },
+				"a backup of another":  func(in *control.OrganizationRestore) { in.From = other },
 				"no folder":            func(in *control.OrganizationRestore) { in.From = filepath.Join(s.backups, "none") },
 			} {
 				if _, err := restore(change); err == nil {

@@ -49,7 +49,7 @@ var fenced = []struct {
 	{"github.com/minio/", []string{"backends/blobs/s3"}},
 	{"golang.org/x/image", []string{"internal/picture"}},
 	{"filippo.io/", []string{"gateway/backup"}},
-	{"tenantry/backends/blobs/s3", []string{"gateway"}},
+	{"tenantry/backends/blobs/s3", []string{"gateway", "backends/blobs/s3"}},
 	{"tenantry/backends/sqlite", []string{"gateway", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/mongo", []string{"gateway", "backends/mongo", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},

@@ -1,14 +1,20 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
+
+	"tenantry/crypto/secret"
 )
 
 // Backup says when the gateway backs itself up, and where to.
 type Backup struct {
-	// To is the folder of backups, an absolute path; empty: the gateway makes none by itself.
+	// To is the place of backups: the absolute path of a folder, or a bucket of the server S3 as s3://bucket/prefix.
+	// Empty: the gateway makes none by itself.
 	To string `yaml:"to"`
 	// At are the times of the day, as HH:MM in UTC.
 	At []string `yaml:"at"`
@@ -18,6 +24,41 @@ type Backup struct {
 	Recipient string `yaml:"recipient"`
 	// WithoutFiles leaves the bytes of files out.
 	WithoutFiles bool `yaml:"without_files"`
+	// S3 is the server of places like s3://bucket/prefix.
+	S3 BackupServer `yaml:"s3"`
+}
+
+// BackupServer is an S3-compatible server. The settings are those of S3.
+type BackupServer struct {
+	Endpoint  string        `yaml:"endpoint"`
+	Region    string        `yaml:"region"`
+	AccessKey string        `yaml:"access_key"`
+	SecretKey secret.String `yaml:"secret_key"`
+	PathStyle bool          `yaml:"path_style"`
+}
+
+// bucketScheme begins places that are buckets.
+const bucketScheme = "s3://"
+
+// IsBucket reports whether a place of backups is a bucket, and not a folder.
+func IsBucket(place string) bool { return strings.HasPrefix(place, bucketScheme) }
+
+// Bucket returns the bucket that a place like s3://bucket/prefix names. Error: the place or the settings of the server
+// cannot be used; it says why.
+func (b *Backup) Bucket(place string) (S3, error) {
+	name, prefix, _ := strings.Cut(strings.TrimPrefix(place, bucketScheme), "/")
+	s := S3{
+		Endpoint: b.S3.Endpoint, Region: b.S3.Region, Bucket: name, Prefix: strings.Trim(prefix, "/"),
+		AccessKey: b.S3.AccessKey, SecretKey: b.S3.SecretKey, PathStyle: b.S3.PathStyle,
+	}
+	var faults []error
+	s.check("backup.s3", func(setting, format string, args ...any) {
+		if setting == "backup.s3.bucket" || setting == "backup.s3.prefix" {
+			setting = "s3://bucket/prefix" // it is no setting
+		}
+		faults = append(faults, fmt.Errorf(setting+" "+format, args...))
+	})
+	return s, errors.Join(faults...)
 }
 
 const (
@@ -28,8 +69,13 @@ const (
 var ageRecipient = regexp.MustCompile(`^age1[0-9a-z]{50,1000}$`)
 
 func (b *Backup) check(fault func(name, format string, args ...any)) {
-	if b.To != "" && !filepath.IsAbs(b.To) {
-		fault("backup.to", "must be the whole path of a folder, or empty, not %.100q", b.To)
+	switch {
+	case IsBucket(b.To):
+		if _, err := b.Bucket(b.To); err != nil {
+			fault("backup.to", "%.100q cannot be used: %s", b.To, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+	case b.To != "" && !filepath.IsAbs(b.To):
+		fault("backup.to", "must be the whole path of a folder, s3://bucket/prefix, or empty, not %.100q", b.To)
 	}
 	for _, at := range b.At {
 		if _, err := time.Parse(timeOfDay, at); err != nil {

@@ -336,7 +336,7 @@ func TestBounds(t *testing.T) {
 		"sqlite.query_timeout":     {[]string{"1ms", "1h"}, []string{"0s", "-1s", "1h0m1s"}},
 		"trash.keep":               {[]string{"0s", "1h"}, []string{"59m59s", "-1h"}},
 		"trash.organizations":      {[]string{"0s", "1h"}, []string{"59m59s", "-1h"}},
-		"backup.to":                {[]string{"", "/backup"}, []string{"backup", "./backup"}},
+		"backup.to":                {[]string{"", "/backup"}, []string{"backup", "./backup", "s3://bucket/without-a-server"}},
 		"backup.keep":              {[]string{"0", "10000"}, []string{"-1", "10001"}},
 		"backup.at":                {[]string{"00:00", "23:59,03:00"}, []string{"24:00", "3", "03:00:00"}},
 		"backup.recipient":         {[]string{"", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, []string{"age1", "AGE-SECRET-KEY-1QQQQ", "ssh-ed25519 AAAA"}},

@@ -76,7 +76,7 @@ func (f *Files) check(fault func(name, format string, args ...any)) {
 		if f.Folder != "" {
 			fault("files.folder", "needs files.store: folder")
 		}
-		f.S3.check(fault)
+		f.S3.check("files.s3", fault)
 	default:
 		fault("files.store", "must be folder or s3")
 	}
@@ -98,23 +98,24 @@ func (f *Files) check(fault func(name, format string, args ...any)) {
 	}
 }
 
-func (s *S3) check(fault func(name, format string, args ...any)) {
+// check reports settings of the section of that name that cannot be used.
+func (s *S3) check(section string, fault func(name, format string, args ...any)) {
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
-		fault("files.s3.endpoint", "is not an address like https://s3.example.com; bucket and keys have settings of their own")
+		fault(section+".endpoint", "is not an address like https://s3.example.com; bucket and keys have settings of their own")
 	}
 	if !bucketName.MatchString(s.Bucket) {
-		fault("files.s3.bucket", "name the bucket: 3 to 63 of a-z, 0-9, . and -, with a letter or digit at both ends")
+		fault(section+".bucket", "name the bucket: 3 to 63 of a-z, 0-9, . and -, with a letter or digit at both ends")
 	}
 	if s.Prefix != "" && (!keyPrefix.MatchString(s.Prefix) || len(s.Prefix) > maxKeyPrefix) {
-		fault("files.s3.prefix", "must be like tenantry or apps/tenantry, with at most %d characters", maxKeyPrefix)
+		fault(section+".prefix", "must be like tenantry or apps/tenantry, with at most %d characters", maxKeyPrefix)
 	}
 	if s.AccessKey == "" {
-		fault("files.s3.access_key", "name the key with which the server is called")
+		fault(section+".access_key", "name the key with which the server is called")
 	}
 	if s.SecretKey.IsZero() {
-		fault("files.s3.secret_key", "set the secret of files.s3.access_key")
+		fault(section+".secret_key", "set the secret of %s.access_key", section)
 	}
 }
 

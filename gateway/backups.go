@@ -18,8 +18,13 @@ import (
 	"tenantry/tenants"
 )
 
-// backUp writes a backup of the installation. Errors: those of backup.Write.
-func (s *Services) backUp(ctx context.Context, o backup.Options, files bool) (*backup.Manifest, error) {
+const (
+	backupChore = "000000000000000000000002"
+	backupHold  = time.Minute // how long others wait for a replica that was killed
+)
+
+// backUp writes a backup of the installation to a place. Errors: those of backup.Depot.Write.
+func (s *Services) backUp(ctx context.Context, place string, o backup.Options, files bool) (m *backup.Manifest, err error) {
 	backends := slices.DeleteFunc(s.store.Backends(), func(name string) bool { return name == s.cfg.Control })
 	backends = append(backends, s.cfg.Control)
 	for _, name := range backends {
@@ -29,8 +34,8 @@ func (s *Services) backUp(ctx context.Context, o backup.Options, files bool) (*b
 		}
 	}
 	for _, folder := range s.folders() {
-		if in, err := filepath.Rel(absolute(folder), o.Folder); err == nil && filepath.IsLocal(in) && folder != s.cfg.Data {
-			return nil, fmt.Errorf("%s is in %s, which the gateway uses itself; name a folder elsewhere, on another disk at best", o.Folder, folder)
+		if in, err := filepath.Rel(absolute(folder), place); err == nil && filepath.IsLocal(in) && folder != s.cfg.Data {
+			return nil, fmt.Errorf("%s is in %s, which the gateway uses itself; name a folder elsewhere, on another disk at best", place, folder)
 		}
 	}
 	src := backup.Source{
@@ -40,12 +45,27 @@ func (s *Services) backUp(ctx context.Context, o backup.Options, files bool) (*b
 	if files {
 		src.Files = s.markedBucket()
 	}
-	return backup.Write(ctx, src, o)
+	depot, err := openDepot(&s.cfg, place, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, depot.Close()) }()
+	if !config.IsBucket(place) {
+		return depot.Write(ctx, src, o)
+	}
+	held, err := s.directory.HoldChore(ctx, backupChore, backupHold, func(ctx context.Context) (err error) {
+		m, err = depot.Write(ctx, src, o)
+		return err
+	})
+	if err == nil && !held {
+		err = fmt.Errorf("%w %s, by another replica", backup.ErrBusy, place)
+	}
+	return m, err
 }
 
 // RestoreOptions say what is restored.
 type RestoreOptions struct {
-	Folder   string
+	From     string    // the place of backups: a folder, or s3://bucket/prefix
 	Name     string    // of the backup; empty: the newest
 	Identity io.Reader // age identities that open the keyring; nil: none
 	Files    bool      // also the bytes of files
@@ -66,11 +86,16 @@ type Restored struct {
 // Restore puts a backup into the places that the settings name, in which there must be no data, and opens it for a
 // trial. Errors: *InUseError, backup.ErrNone, backup.ErrDamaged, backup.ErrOccupied, backup.ErrKeyring; those of opening
 // the installation, after which it is complete nevertheless.
-func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (*Restored, error) {
+func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *Restored, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m, err := backup.Read(o.Folder, o.Name)
+	depot, err := openDepot(&cfg, o.From, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, depot.Close()) }()
+	m, err := depot.Read(ctx, o.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +115,10 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (*Restore
 	if err := target.Check(m, o.Identity != nil); err != nil || o.DryRun {
 		return &Restored{Manifest: m, Organizations: m.Organizations}, err
 	}
-	if err := restoreInto(ctx, cfg, m, target, o); err != nil {
+	if err := restoreInto(ctx, cfg, depot, m, target, o); err != nil {
 		return nil, err
 	}
-	found := &Restored{Manifest: m}
+	found = &Restored{Manifest: m}
 	services, err := OpenServices(ctx, cfg, Options{Log: o.Log, Version: o.Version, Holder: o.Holder})
 	if err != nil {
 		return nil, fmt.Errorf("the backup was restored, but cannot be opened: %w", err)
@@ -103,7 +128,9 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (*Restore
 }
 
 // restoreInto puts a backup back while it holds the data folder.
-func restoreInto(ctx context.Context, cfg config.Config, m *backup.Manifest, target backup.Target, o RestoreOptions) (err error) {
+func restoreInto(
+	ctx context.Context, cfg config.Config, from *backup.Depot, m *backup.Manifest, target backup.Target, o RestoreOptions,
+) (err error) {
 	s := &Services{cfg: cfg, log: o.Log}
 	if err := os.MkdirAll(cfg.Data, folderMode); err != nil {
 		return err
@@ -127,7 +154,7 @@ func restoreInto(ctx context.Context, cfg config.Config, m *backup.Manifest, tar
 		defer func() { err = errors.Join(err, s.closeBucket()) }()
 	}
 	target.Files = bucket
-	return backup.Restore(ctx, o.Folder, m, target, o.Identity, o.Told)
+	return from.Restore(ctx, m, target, o.Identity, o.Told)
 }
 
 // countOrganizations returns how many organizations there are, without erased ones.
@@ -153,15 +180,25 @@ const (
 	backupLate = 24 * time.Hour
 )
 
-// backUpOnTime backs up at the times of the settings, until ctx ends. It asks the folder when the last backup was made:
-// one that was due while no gateway ran is made as soon as one runs.
+// backUpOnTime backs up at the times of the settings, until ctx ends. It asks the place when the last backup was made: one
+// that was due while no gateway ran is made as soon as one runs, and of several gateways one makes it.
 func (s *Services) backUpOnTime(ctx context.Context) {
 	tick := time.NewTicker(backupTick)
 	defer tick.Stop()
-	var retry time.Time
+	var done, retry time.Time // done: up to when every backup that was due has been made
 	for {
-		if now := s.now(); now.After(retry) && s.isBackupDue(now) {
-			if err := s.backUpNow(ctx); err != nil {
+		now := s.now()
+		if due := s.cfg.Backup.Due(now); due.After(done) && now.After(retry) {
+			last, err := s.lastBackup(ctx)
+			switch {
+			case err == nil && last.Before(due):
+				err = s.backUpNow(ctx)
+			case err != nil && ctx.Err() == nil:
+				s.log.ErrorContext(ctx, "backups cannot be listed, which is tried again in ten minutes", "in", s.cfg.Backup.To, "error", err)
+			}
+			if err == nil {
+				done = due
+			} else {
 				retry = now.Add(backupRetry)
 			}
 		}
@@ -173,19 +210,18 @@ func (s *Services) backUpOnTime(ctx context.Context) {
 	}
 }
 
-// isBackupDue reports whether the newest backup is older than the settings want.
-func (s *Services) isBackupDue(now time.Time) bool {
-	last, err := s.lastBackup()
-	return err == nil && last.Before(s.cfg.Backup.Due(now))
-}
-
-// lastBackup returns when the newest backup in the folder of the settings began; the zero time if there is none.
-func (s *Services) lastBackup() (time.Time, error) {
-	names, err := backup.List(s.cfg.Backup.To)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(names) == 0 {
+// lastBackup returns when the newest backup in the place of the settings began; the zero time if there is none.
+func (s *Services) lastBackup(ctx context.Context) (last time.Time, err error) {
+	depot, err := openDepot(&s.cfg, s.cfg.Backup.To, false)
+	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
+		return time.Time{}, err
+	}
+	defer func() { err = errors.Join(err, depot.Close()) }()
+	names, err := depot.List(ctx)
+	if err != nil || len(names) == 0 {
 		return time.Time{}, err
 	}
 	return backup.Began(names[0])
@@ -194,29 +230,31 @@ func (s *Services) lastBackup() (time.Time, error) {
 // backUpNow makes a backup as the settings say, and logs how it ended.
 func (s *Services) backUpNow(ctx context.Context) error {
 	b := s.cfg.Backup
-	m, err := s.backUp(ctx, backup.Options{Folder: b.To, Recipient: b.Recipient, Keep: b.Keep}, !b.WithoutFiles)
+	m, err := s.backUp(ctx, b.To, backup.Options{Recipient: b.Recipient, Keep: b.Keep}, !b.WithoutFiles)
 	switch {
 	case err == nil && len(m.Damaged) > 0:
 		s.log.ErrorContext(ctx, "a backup lacks what is damaged, and older ones were kept",
-			"folder", b.To, "backup", m.Name, "damaged", m.Damaged)
+			"to", b.To, "backup", m.Name, "damaged", m.Damaged)
 	case err == nil:
-		s.log.InfoContext(ctx, "a backup ended", "folder", b.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
+		s.log.InfoContext(ctx, "a backup ended", "to", b.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
 	case ctx.Err() == nil:
-		s.log.ErrorContext(ctx, "a backup failed and is tried again in ten minutes", "folder", b.To, "error", err)
+		s.log.ErrorContext(ctx, "a backup failed and is tried again in ten minutes", "to", b.To, "error", err)
 	}
 	return err
 }
 
 // examineBackups reports how old the newest backup is.
-func (s *Services) examineBackups(e *examination) {
+func (s *Services) examineBackups(ctx context.Context, e *examination) {
 	if s.cfg.Backup.To == "" {
 		return
 	}
-	last, err := s.lastBackup()
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	last, err := s.lastBackup(limited)
 	due := s.cfg.Backup.Due(s.now())
 	switch {
 	case err != nil:
-		e.wrong("backups", err.Error(), "let this user read and write there")
+		e.wrong("backups", err.Error(), "let this user read and write there, or correct the settings backup.*")
 	case !last.Before(due):
 		e.good("backups", "the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339))
 	case s.now().Sub(due) < backupLate && last.IsZero():

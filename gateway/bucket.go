@@ -32,11 +32,7 @@ func (s *Services) openBucket(ctx context.Context) error {
 		s.bucket = folder
 		return nil
 	}
-	o := s.cfg.Files.S3
-	bucket, err := s3.Open(s3.Options{
-		Endpoint: o.Endpoint, Region: o.Region, Bucket: o.Bucket, Prefix: o.Prefix,
-		AccessKey: o.AccessKey, SecretKey: o.SecretKey, PathStyle: o.PathStyle,
-	})
+	bucket, err := s3.Open(s3Options(s.cfg.Files.S3))
 	if err != nil {
 		return fmt.Errorf("the settings files.s3: %w", err)
 	}

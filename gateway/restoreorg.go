@@ -19,11 +19,16 @@ import (
 
 // restoreOrganization makes an organization what it was in a backup, or makes a new one of it, while everybody is served.
 // The backup is opened like an installation, from a copy, and the organization is exported there and imported here, with
-// secrets sealed to a key that is used once. Errors: those of backup.Read and of the import; *control.Error.
+// secrets sealed to a key that is used once. Errors: those of backup.Depot.Read and of the import; *control.Error.
 func (s *Services) restoreOrganization(
 	ctx context.Context, in control.OrganizationRestore, told func(control.Progress),
 ) (found *control.OrganizationRestored, err error) {
-	m, err := backup.Read(in.From, in.Backup)
+	depot, err := openDepot(&s.cfg, in.From, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, depot.Close()) }()
+	m, err := depot.Read(ctx, in.Backup)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +45,12 @@ func (s *Services) restoreOrganization(
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	told(control.Progress{Step: "opening the backup", Told: true})
-	then, err := s.openBackup(ctx, in.From, m, dir)
+	then, err := s.openBackup(ctx, depot, in.From, m, dir)
 	if err != nil {
 		return nil, fmt.Errorf("the backup %s cannot be opened: %w", m.Name, err)
 	}
 	defer func() { err = errors.Join(err, then.Close()) }()
-	was, err := then.organizationThen(ctx, in.From, m, in.Slug)
+	was, err := then.organizationThen(ctx, depot, m, in.Slug)
 	if err != nil {
 		return nil, err
 	}
@@ -88,11 +93,15 @@ func (s *Services) restoreTarget(ctx context.Context, in control.OrganizationRes
 }
 
 // openBackup opens the control data and the shared databases of a backup from copies in the folder.
-func (s *Services) openBackup(ctx context.Context, from string, m *backup.Manifest, dir string) (*Services, error) {
+func (s *Services) openBackup(
+	ctx context.Context, depot *backup.Depot, from string, m *backup.Manifest, dir string,
+) (_ *Services, err error) {
 	c := config.Default()
 	c.Data, c.Keyring, c.Engines = dir, s.cfg.KeyringPath(), s.cfg.Engines
 	c.Backends, c.Store, c.Control = map[string]config.Backend{}, s.cfg.Store, s.cfg.Control
-	c.Files.Folder = backup.FilesFolder(from)
+	if c.Files, err = filesOfDepot(&s.cfg, from); err != nil {
+		return nil, err
+	}
 	for _, d := range m.Databases {
 		b := s.cfg.Backends[d.Backend]
 		c.Backends[d.Backend] = config.Backend{Engine: config.EngineSQLite, Isolation: b.Isolation}
@@ -106,7 +115,7 @@ func (s *Services) openBackup(ctx context.Context, from string, m *backup.Manife
 			names = append(names, d)
 		}
 	}
-	if err := backup.Extract(ctx, from, m, names, c.BackendDir); err != nil {
+	if err := depot.Extract(ctx, m, names, c.BackendDir); err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -114,7 +123,9 @@ func (s *Services) openBackup(ctx context.Context, from string, m *backup.Manife
 }
 
 // organizationThen returns an organization of an opened backup. If it has a database of its own, that is copied first.
-func (s *Services) organizationThen(ctx context.Context, from string, m *backup.Manifest, slug string) (*tenants.Tenant, error) {
+func (s *Services) organizationThen(
+	ctx context.Context, depot *backup.Depot, m *backup.Manifest, slug string,
+) (*tenants.Tenant, error) {
 	o, err := s.directory.Stored(ctx, slug)
 	if err != nil {
 		return nil, fmt.Errorf("the backup %s has no organization %q: %w", m.Name, slug, err)
@@ -122,7 +133,7 @@ func (s *Services) organizationThen(ctx context.Context, from string, m *backup.
 	own := slices.DeleteFunc(slices.Clone(m.Databases), func(d backup.Database) bool {
 		return !d.Own() || d.File != fmt.Sprintf("org-%d.db", o.OrgID)
 	})
-	if err := backup.Extract(ctx, from, m, own, s.cfg.BackendDir); err != nil {
+	if err := depot.Extract(ctx, m, own, s.cfg.BackendDir); err != nil {
 		return nil, err
 	}
 	return s.directory.BySlug(ctx, slug)

@@ -3,6 +3,8 @@ package tenants
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"tenantry/backends/store"
@@ -16,6 +18,9 @@ type Chore struct {
 	Next  int64  `json:"next"`            // earliest start of the next round, in Unix milliseconds
 	Again bool   `json:"again,omitempty"` // the round left work over
 }
+
+// choreRenewals is how often HoldChore renews its claim before that would expire.
+const choreRenewals = 4
 
 // ClaimChore claims a chore for the duration hold, or until ReleaseChore. It returns nil if another replica has claimed
 // it or the next round is not due yet. Error: store.ErrUnavailable.
@@ -46,4 +51,49 @@ func (d *Directory) ClaimChore(ctx context.Context, id string, hold time.Duratio
 func (d *Directory) ReleaseChore(ctx context.Context, c *Chore) error {
 	c.Until = 0
 	return d.chores.Replace(ctx, c)
+}
+
+// HoldChore calls do while it holds the claim on a chore, however long that takes, and reports whether it could claim it:
+// not if another replica has it. After the end of a process that holds it, others wait for the duration hold. The context
+// of do ends when the claim is lost. Errors: that of do; store.ErrUnavailable.
+func (d *Directory) HoldChore(ctx context.Context, id string, hold time.Duration, do func(context.Context) error) (held bool, err error) {
+	chore, err := d.ClaimChore(ctx, id, hold)
+	if chore == nil || err != nil {
+		return false, err
+	}
+	doing, cancel := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		tick := time.NewTicker(hold / choreRenewals)
+		defer tick.Stop()
+		for {
+			select {
+			case <-doing.Done():
+				return
+			case <-tick.C:
+			}
+			was := chore.Until
+			chore.Until = d.now().Add(hold).UnixMilli()
+			err := d.chores.Replace(doing, chore)
+			if err == nil {
+				continue
+			}
+			chore.Until = was
+			last := was - (hold / choreRenewals).Milliseconds() // to end before another replica begins
+			if errors.Is(err, store.ErrConflict) || d.now().UnixMilli() > last {
+				cancel(fmt.Errorf("the claim on the chore is lost: %w", err))
+				return
+			}
+		}
+	})
+	err = do(doing)
+	lost := context.Cause(doing)
+	cancel(nil)
+	renewing.Wait()
+	if lost != nil {
+		return true, errors.Join(lost, err)
+	}
+	giving, stop := context.WithTimeout(context.WithoutCancel(ctx), hold/choreRenewals)
+	defer stop()
+	return true, errors.Join(err, d.ReleaseChore(giving, chore))
 }

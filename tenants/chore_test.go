@@ -1,6 +1,8 @@
 package tenants_test
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,5 +78,55 @@ func TestChoreIsClaimedByOneReplica(t *testing.T) {
 	}
 	if n, err := w.Kinds.Organizations.Chores.In(control).Count(t.Context(), store.Filter{}); err != nil || n != 1 {
 		t.Errorf("%d chores are stored, %v; want 1", n, err)
+	}
+}
+
+// TestHoldChore: a chore is held for as long as it takes, given back at the end, and left as soon as another has it.
+func TestHoldChore(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	const id, hold = "00000000000000000000000b", 80 * time.Millisecond
+	claim := func() *tenants.Chore {
+		t.Helper()
+		c, err := w.Directory.ClaimChore(t.Context(), id, hold)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	failed := errors.New("failed")
+	held, err := w.Directory.HoldChore(t.Context(), id, hold, func(context.Context) error {
+		for range 8 { // twice as long as the claim without renewals
+			time.Sleep(hold / 4)
+			w.Clock.Advance(hold / 4)
+			if claim() != nil {
+				t.Error("another replica claimed it meanwhile")
+			}
+		}
+		return failed
+	})
+	if !held || !errors.Is(err, failed) {
+		t.Errorf("got %v %v, want the error of the work", held, err)
+	}
+	other := claim()
+	if other == nil {
+		t.Fatal("it was not given back")
+	}
+	if held, err := w.Directory.HoldChore(t.Context(), id, hold, func(context.Context) error { return failed }); held || err != nil {
+		t.Errorf("beside another: got %v %v, want it not held", held, err)
+	}
+	if err := w.Directory.ReleaseChore(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	held, err = w.Directory.HoldChore(t.Context(), id, hold, func(ctx context.Context) error {
+		w.Clock.Advance(time.Hour) // the claim expires
+		if claim() == nil {
+			t.Error("an expired claim could not be taken over")
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !held || !errors.Is(err, store.ErrConflict) {
+		t.Errorf("taken over: got %v %v, want ErrConflict", held, err)
 	}
 }

@@ -97,9 +97,9 @@ func databasesIn(dir string) (found []string, err error) {
 
 // Restore puts a backup back. The database of the control data appears last, when all else is in place: after an
 // interruption there is either the installation, or a place that no gateway serves and into which a further call
-// restores it. identity has the age identities that open
-// the keyring; nil: none. Errors: those of Check, ErrDamaged, those of the bucket, the context's own.
-func Restore(ctx context.Context, folder string, m *Manifest, t Target, identity io.Reader, told func(Progress)) (err error) {
+// restores it. identity has the age identities that open the keyring; nil: none. Errors: those of Check, ErrDamaged,
+// those of blobs.Bucket, the context's own.
+func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.Reader, told func(Progress)) (err error) {
 	if err := t.Check(m, identity != nil); err != nil {
 		return err
 	}
@@ -114,13 +114,13 @@ func Restore(ctx context.Context, folder string, m *Manifest, t Target, identity
 			return fmt.Errorf("the folder of backend %s: %w", backend, err)
 		}
 	}
-	if err := restoreDatabases(ctx, folder, m, t, told); err != nil {
+	if err := d.restoreDatabases(ctx, m, t, told); err != nil {
 		return err
 	}
-	if err := restoreFiles(ctx, folder, m, t, told); err != nil {
+	if err := d.restoreFiles(ctx, m, t, told); err != nil {
 		return err
 	}
-	if err := restoreKeyring(folder, m, t, identity); err != nil {
+	if err := d.restoreKeyring(ctx, m, t, identity); err != nil {
 		return err
 	}
 	for _, backend := range order {
@@ -172,25 +172,26 @@ func place(dir string) error {
 	return os.Remove(from)
 }
 
-func restoreDatabases(ctx context.Context, folder string, m *Manifest, t Target, told func(Progress)) error {
+func (d *Depot) restoreDatabases(ctx context.Context, m *Manifest, t Target, told func(Progress)) error {
 	var done int64
-	for _, d := range m.Databases {
-		if err := extract(ctx, folder, m, d, filepath.Join(t.Dirs[d.Backend], restoringFolder)); err != nil {
+	for _, one := range m.Databases {
+		if err := d.extract(ctx, m, one, filepath.Join(t.Dirs[one.Backend], restoringFolder)); err != nil {
 			return err
 		}
-		done += d.Bytes
-		told(Progress{"restoring databases", d.File, done, m.Bytes})
+		done += one.Bytes
+		told(Progress{"restoring databases", one.File, done, m.Bytes})
 	}
 	return nil
 }
 
-// Extract copies some databases of a backup into the folders of their backends, which are made. Error: ErrDamaged.
-func Extract(ctx context.Context, folder string, m *Manifest, some []Database, dir func(backend string) string) error {
-	for _, d := range some {
-		if err := os.MkdirAll(dir(d.Backend), folderMode); err != nil {
+// Extract copies some databases of a backup into the folders of their backends, which are made. Errors: ErrDamaged, those
+// of blobs.Bucket.
+func (d *Depot) Extract(ctx context.Context, m *Manifest, some []Database, dir func(backend string) string) error {
+	for _, one := range some {
+		if err := os.MkdirAll(dir(one.Backend), folderMode); err != nil {
 			return err
 		}
-		if err := extract(ctx, folder, m, d, dir(d.Backend)); err != nil {
+		if err := d.extract(ctx, m, one, dir(one.Backend)); err != nil {
 			return err
 		}
 	}
@@ -198,22 +199,9 @@ func Extract(ctx context.Context, folder string, m *Manifest, some []Database, d
 }
 
 // extract copies a database of a backup into a folder, and checks the copy.
-func extract(ctx context.Context, folder string, m *Manifest, d Database, dir string) error {
-	from, to := filepath.Join(folder, m.Name, d.Backend, d.File), filepath.Join(dir, d.File)
-	if err := copyFile(ctx, from, to); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	sum, size, err := sumOf(ctx, to)
-	if err == nil && (sum != d.SHA256 || size != d.Bytes) {
-		err = fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s",
-			ErrDamaged, from, size, sum, d.Bytes, d.SHA256)
-	}
-	return err
-}
-
-// copyFile copies a file to a new one and syncs it.
-func copyFile(ctx context.Context, from, to string) error {
-	src, err := os.Open(from)
+func (d *Depot) extract(ctx context.Context, m *Manifest, db Database, dir string) error {
+	name, to := db.Backend+"/"+db.File, filepath.Join(dir, db.File)
+	src, err := d.openPart(ctx, m, name)
 	if err != nil {
 		return err
 	}
@@ -226,17 +214,21 @@ func copyFile(ctx context.Context, from, to string) error {
 	if err == nil {
 		err = dst.Sync()
 	}
-	return errors.Join(err, dst.Close())
+	if err = errors.Join(err, dst.Close()); err != nil {
+		return fmt.Errorf("restoring %s: %w", to, err)
+	}
+	sum, size, err := sumOf(ctx, to)
+	if err == nil && (sum != db.SHA256 || size != db.Bytes) {
+		err = fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s",
+			ErrDamaged, name, size, sum, db.Bytes, db.SHA256)
+	}
+	return err
 }
 
 // restoreFiles stores the bytes of files that the bucket lacks.
-func restoreFiles(ctx context.Context, folder string, m *Manifest, t Target, told func(Progress)) error {
-	named, err := objects(folder, m)
+func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told func(Progress)) error {
+	named, err := d.objects(ctx, m)
 	if err != nil || t.Files == nil || len(named) == 0 {
-		return err
-	}
-	from, err := blobs.Folder(filepath.Join(folder, filesFolder))
-	if err != nil {
 		return err
 	}
 	for info, err := range t.Files.List(ctx, "") {
@@ -249,7 +241,7 @@ func restoreFiles(ctx context.Context, folder string, m *Manifest, t Target, tol
 	}
 	var done int64
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		switch err := copyObject(ctx, from, t.Files, name, t.Staging); {
+		switch err := copyObject(ctx, d.files, t.Files, name, t.Staging); {
 		case errors.Is(err, blobs.ErrNotFound):
 			return fmt.Errorf("%w: the bytes files/%s are missing", ErrDamaged, name)
 		case err != nil:
@@ -264,7 +256,7 @@ func restoreFiles(ctx context.Context, folder string, m *Manifest, t Target, tol
 // maxKeyring bounds the size of a keyring in bytes.
 const maxKeyring = 16 << 20
 
-func restoreKeyring(folder string, m *Manifest, t Target, identity io.Reader) error {
+func (d *Depot) restoreKeyring(ctx context.Context, m *Manifest, t Target, identity io.Reader) error {
 	if _, err := os.Stat(t.Keyring); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -272,9 +264,9 @@ func restoreKeyring(folder string, m *Manifest, t Target, identity io.Reader) er
 	if err != nil {
 		return fmt.Errorf("the age identity: %w", err)
 	}
-	sealed, err := os.Open(filepath.Join(folder, m.Name, keyringFile))
+	sealed, err := d.openPart(ctx, m, keyringFile)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return err
 	}
 	defer func() { _ = sealed.Close() }() // it was only read
 	plain, err := age.Decrypt(sealed, ids...)

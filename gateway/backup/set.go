@@ -1,24 +1,24 @@
-// Package backup writes the data of an installation into a folder of backups while it serves, and puts them back.
+// Package backup writes the data of an installation to a place for backups while it serves, and puts them back.
 //
-// A folder of backups has a folder for each of them, named by the time at which it began, and one with the bytes of
-// files, of which each is there once:
+// The place is a folder, or a bucket of an S3-compatible server. It has a manifest for each backup, named by the time at
+// which it began, what the manifest names, and the bytes of files, each once for all backups:
 //
-//	20261127T154500Z/manifest.json       what the backup has; written last
-//	20261127T154500Z/default/control.db  the databases, by backend
-//	20261127T154500Z/objects             names and sizes of the bytes of files, one a line
-//	20261127T154500Z/keyring.age         the keyring, encrypted, if a recipient was named
-//	files/1/a8/…                         bytes of files
+//	manifests/20261127T154500Z.json               what the backup has; written last
+//	sets/20261127T154500Z/default/control.db      the databases, by backend
+//	sets/20261127T154500Z/objects                 names and sizes of the bytes of files, one a line
+//	sets/20261127T154500Z/keyring.age             the keyring, encrypted, if a recipient was named
+//	files/1/a8/…                                  bytes of files
 //
-// A backup appears under its name when it is complete and durable.
+// A backup is there when its manifest is: complete and durable. Sets without a manifest are removed by the next backup.
 package backup
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,8 +31,10 @@ import (
 const (
 	format        = 1
 	nameLayout    = "20060102T150405Z"
-	partialSuffix = ".partial" // of backups that are being written
-	manifestFile  = "manifest.json"
+	manifests     = "manifests/"
+	manifestExt   = ".json"
+	sets          = "sets/"
+	stagingFolder = "staging" // for what is being written
 	objectsFile   = "objects"
 	keyringFile   = "keyring.age"
 	filesFolder   = "files"
@@ -82,24 +84,23 @@ func (d *Database) Own() bool { return strings.HasPrefix(d.File, "org-") }
 // FilesFolder returns the folder with the bytes of files of all backups in a folder.
 func FilesFolder(folder string) string { return filepath.Join(folder, filesFolder) }
 
-// Errors of a folder of backups.
+// Errors of a place for backups.
 var (
-	// ErrNone: the folder has no complete backup, or none of that name.
+	// ErrNone: it has no complete backup, or none of that name.
 	ErrNone = errors.New("there is no such backup")
 	// ErrDamaged: a backup is not what its manifest says.
 	ErrDamaged = errors.New("the backup is damaged")
 )
 
-// List returns the names of the complete backups in a folder, the newest first. Error: that of reading the folder.
-func List(folder string) ([]string, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if _, err := time.Parse(nameLayout, e.Name()); err == nil && e.IsDir() {
-			names = append(names, e.Name())
+// List returns the names of the complete backups, the newest first. Errors: those of blobs.Bucket.
+func (d *Depot) List(ctx context.Context) (names []string, err error) {
+	for info, err := range d.sets.List(ctx, manifests) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the backups in %s: %w", d, err)
+		}
+		name, is := strings.CutSuffix(strings.TrimPrefix(info.Name, manifests), manifestExt)
+		if _, err := Began(name); err == nil && is {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -110,34 +111,48 @@ func List(folder string) ([]string, error) {
 // Began returns when the backup of a name began.
 func Began(name string) (time.Time, error) { return time.Parse(nameLayout, name) }
 
-// Read returns the manifest of a backup. An empty name means the newest. Errors: ErrNone, ErrDamaged.
-func Read(folder, name string) (*Manifest, error) {
-	names, err := List(folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
+// maxManifest bounds the size of a manifest in bytes: about 250 of each database.
+const maxManifest = 64 << 20
+
+// Read returns the manifest of a backup. An empty name means the newest. Errors: ErrNone, ErrDamaged, those of
+// blobs.Bucket.
+func (d *Depot) Read(ctx context.Context, name string) (*Manifest, error) {
+	names, err := d.List(ctx)
 	switch {
+	case err != nil:
+		return nil, err
 	case len(names) == 0:
-		return nil, fmt.Errorf("%w: %s has none that is complete", ErrNone, folder)
+		return nil, fmt.Errorf("%w: %s has none that is complete", ErrNone, d)
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):
-		return nil, fmt.Errorf("%w: %s has no %q; the newest is %s", ErrNone, folder, name, names[0])
+		return nil, fmt.Errorf("%w: %s has no %q; the newest is %s", ErrNone, d, name, names[0])
 	}
-	raw, err := os.ReadFile(filepath.Join(folder, name, manifestFile))
+	return d.read(ctx, name)
+}
+
+// read returns the manifest of a backup that was listed.
+func (d *Depot) read(ctx context.Context, name string) (*Manifest, error) {
+	object := manifests + name + manifestExt
+	f, err := d.sets.Open(ctx, object)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, fmt.Errorf("reading the backup %s: %w", name, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	raw, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	if err != nil {
+		return nil, fmt.Errorf("reading the backup %s: %w", name, err)
 	}
 	m := &Manifest{}
 	if err := json.Unmarshal(raw, m); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, object, err)
 	}
 	if m.Format > format {
 		return nil, fmt.Errorf("the backup %s was written by a newer version of tenantry (%s); restore it with that one", name, m.Version)
 	}
 	for _, d := range m.Databases {
 		if !plain(d.Backend) || !plain(d.File) {
-			return nil, fmt.Errorf("%w: %s names a database %q of a backend %q", ErrDamaged, manifestFile, d.File, d.Backend)
+			return nil, fmt.Errorf("%w: %s names a database %q of a backend %q", ErrDamaged, object, d.File, d.Backend)
 		}
 	}
 	m.Name = name
@@ -150,13 +165,13 @@ func plain(name string) bool {
 }
 
 // objects returns the sizes of the objects that a backup names.
-func objects(folder string, m *Manifest) (map[string]int64, error) {
+func (d *Depot) objects(ctx context.Context, m *Manifest) (map[string]int64, error) {
 	if m.Files == nil {
 		return nil, nil
 	}
-	f, err := os.Open(filepath.Join(folder, m.Name, objectsFile))
+	f, err := d.openPart(ctx, m, objectsFile)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	all := map[string]int64{}
@@ -170,4 +185,16 @@ func objects(folder string, m *Manifest) (map[string]int64, error) {
 		all[object] = size
 	}
 	return all, lines.Err()
+}
+
+// openPart opens a part of a backup. Errors: ErrDamaged if it is missing, those of blobs.Bucket.
+func (d *Depot) openPart(ctx context.Context, m *Manifest, name string) (blobs.Object, error) {
+	object, err := d.sets.Open(ctx, sets+m.Name+"/"+name)
+	if errors.Is(err, blobs.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the backup %s: %w", m.Name, err)
+	}
+	return object, nil
 }

@@ -13,12 +13,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"filippo.io/age"
-	"github.com/gofrs/flock"
-
 	"tenantry/backends/blobs"
 	"tenantry/backends/store"
 	"tenantry/internal/durable"
@@ -41,12 +40,11 @@ type Source struct {
 	Now     func() time.Time
 }
 
-// Options say where a backup is written, and how.
+// Options say how a backup is written.
 type Options struct {
-	Folder string
 	// Recipient is the age recipient that the keyring is encrypted to; empty: the backup has no keyring.
 	Recipient string
-	// Keep is how many backups remain in the folder; the oldest are removed. 0: all.
+	// Keep is how many backups remain in the place; the oldest are removed. 0: all.
 	Keep int
 	// Told, if set, is called with the progress.
 	Told func(Progress)
@@ -59,21 +57,23 @@ type Progress struct {
 	Done, Total int64 // bytes
 }
 
-// ErrBusy: another process writes a backup into the folder.
-var ErrBusy = errors.New("another backup is being written to the folder")
+// ErrBusy: another process writes a backup to the place.
+var ErrBusy = errors.New("another backup is being written to")
 
 // writer writes one backup.
 type writer struct {
 	Source
 	Options
-	m    *Manifest
-	path string // of the backup while it is written
+	*Depot
+
+	m *Manifest
 }
 
 // Write writes a backup and returns its manifest. What an interrupted call has left is removed by the next, and the
 // bytes of files that it copied are not copied again. The databases are consistent as driver.Archiver says; bytes are
-// copied after them, because a record is stored after its bytes. Errors: ErrBusy; those of Source; the context's own.
-func Write(ctx context.Context, src Source, o Options) (*Manifest, error) {
+// copied after them, because a record is stored after its bytes. Errors: ErrBusy; those of Source and blobs.Bucket; the
+// context's own.
+func (d *Depot) Write(ctx context.Context, src Source, o Options) (m *Manifest, err error) {
 	if o.Told == nil {
 		o.Told = func(Progress) {}
 	}
@@ -81,43 +81,91 @@ func Write(ctx context.Context, src Source, o Options) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Join(o.Folder, filesFolder), folderMode); err != nil {
-		return nil, fmt.Errorf("the folder of backups: %w", err)
-	}
-	lock := flock.New(filepath.Join(o.Folder, lockFile), flock.SetPermissions(0o600))
-	if locked, err := lock.TryLock(); err != nil {
-		return nil, fmt.Errorf("the folder of backups: %w", err)
-	} else if !locked {
-		return nil, fmt.Errorf("%w %s", ErrBusy, o.Folder)
-	}
-	defer func() { _ = lock.Unlock() }() // it ends with the process at the latest
-	if err := removePartial(o.Folder); err != nil {
+	unlock, err := d.lock()
+	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 	began := src.Now().UTC().Truncate(time.Second)
-	w := &writer{Source: src, Options: o, m: &Manifest{
+	w := &writer{Source: src, Options: o, Depot: d, m: &Manifest{
 		Format: format, Name: began.Format(nameLayout), Version: src.Version, Installation: src.Installation, Began: began,
 		Databases: []Database{}, Damaged: []string{},
 	}}
-	done := filepath.Join(o.Folder, w.m.Name)
-	if _, err := os.Lstat(done); err == nil {
-		return nil, fmt.Errorf("%w: %s began in this second", ErrBusy, w.m.Name)
+	if err := w.prepare(ctx); err != nil {
+		return nil, err
 	}
-	w.path = done + partialSuffix
-	if err := os.Mkdir(w.path, folderMode); err != nil {
-		return nil, fmt.Errorf("the folder of backups: %w", err)
-	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.staging)) }()
 	for _, step := range []func(context.Context) error{
-		w.databases, w.files, func(context.Context) error { return w.keyring(recipients) }, w.manifest,
+		w.databases, w.copyFiles, func(ctx context.Context) error { return w.keyring(ctx, recipients) }, w.manifest,
 	} {
 		if err := step(ctx); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(w.path))
+			return nil, errors.Join(err, w.removeSet(context.WithoutCancel(ctx), w.m.Name))
 		}
 	}
-	if err := durable.Rename(w.path, done); err != nil {
-		return nil, fmt.Errorf("the folder of backups: %w", err)
-	}
 	return w.m, w.prune(ctx)
+}
+
+// prepare removes what interrupted calls have left, and makes the staging folder.
+func (w *writer) prepare(ctx context.Context) error {
+	names, err := w.List(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(names, w.m.Name) {
+		return fmt.Errorf("%w %s: %s began in this second", ErrBusy, w, w.m.Name)
+	}
+	if len(names) > 0 {
+		switch newest, err := w.read(ctx, names[0]); {
+		case err != nil:
+			return err
+		case newest.Installation != w.Installation:
+			return fmt.Errorf("%s has backups of another installation (%s): name a place of its own for each", w, newest.Installation)
+		}
+	}
+	incomplete := map[string]bool{}
+	for info, err := range w.sets.List(ctx, sets) {
+		if err != nil {
+			return fmt.Errorf("listing the backups in %s: %w", w, err)
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(info.Name, sets), "/")
+		if !slices.Contains(names, name) {
+			incomplete[name] = true
+		}
+	}
+	for name := range incomplete {
+		if err := w.removeSet(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(w.staging); err != nil {
+		return err
+	}
+	return os.MkdirAll(w.staging, folderMode)
+}
+
+// removeSet removes the parts of a backup without a manifest.
+func (w *writer) removeSet(ctx context.Context, name string) error {
+	if err := w.sets.DeleteAll(ctx, sets+name+"/"); err != nil {
+		return fmt.Errorf("removing the backup %s: %w", name, err)
+	}
+	return nil
+}
+
+// put moves a file to its place in the backup.
+func (w *writer) put(ctx context.Context, name, path string) error {
+	if err := w.Depot.put(ctx, sets+w.m.Name+"/"+name, path); err != nil {
+		return fmt.Errorf("writing the backup to %s: %w", w, err)
+	}
+	return nil
+}
+
+// putBytes stores a small part of the backup.
+func (w *writer) putBytes(ctx context.Context, name string, content []byte) error {
+	path := filepath.Join(w.staging, "part")
+	if err := durable.WriteFile(path, content); err != nil {
+		return fmt.Errorf("writing the backup to %s: %w", w, err)
+	}
+	return w.put(ctx, name, path)
 }
 
 func parseRecipient(text string) ([]age.Recipient, error) {
@@ -131,29 +179,11 @@ func parseRecipient(text string) ([]age.Recipient, error) {
 	return all, nil
 }
 
-// removePartial removes what interrupted calls have left.
-func removePartial(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return fmt.Errorf("the folder of backups: %w", err)
-	}
-	for _, e := range entries {
-		if name, is := strings.CutSuffix(e.Name(), partialSuffix); is {
-			if _, err := time.Parse(nameLayout, name); err == nil {
-				if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
-					return fmt.Errorf("the folder of backups: %w", err)
-				}
-			}
-		}
-	}
-	return nil
-}
-
 func (w *writer) databases(ctx context.Context) error {
 	for _, backend := range w.Backends {
-		dir := filepath.Join(w.path, backend)
+		dir := filepath.Join(w.staging, backend)
 		if err := os.Mkdir(dir, folderMode); err != nil {
-			return fmt.Errorf("the folder of backups: %w", err)
+			return err
 		}
 		copies, err := w.Archive(ctx, backend, store.Archiving{
 			Dir: dir, Still: w.Still,
@@ -172,6 +202,9 @@ func (w *writer) databases(ctx context.Context) error {
 			if errors.Is(err, fs.ErrNotExist) && one.Damage != "" {
 				continue
 			}
+			if err == nil {
+				err = w.put(ctx, backend+"/"+one.File, filepath.Join(dir, one.File))
+			}
 			if err != nil {
 				return err
 			}
@@ -179,9 +212,6 @@ func (w *writer) databases(ctx context.Context) error {
 			w.m.Documents += one.Documents
 			w.m.Bytes += size
 			w.m.Organizations += len(one.Workspaces)
-		}
-		if err := durable.SyncDir(dir); err != nil {
-			return err
 		}
 	}
 	w.m.Organizations-- // the workspace of the control data
@@ -213,17 +243,13 @@ func (r untilDone) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// files copies the bytes of files that the folder lacks, and lists all.
-func (w *writer) files(ctx context.Context) error {
+// copyFiles copies the bytes of files that the place lacks, and lists all.
+func (w *writer) copyFiles(ctx context.Context) error {
 	if w.Files == nil {
 		return nil
 	}
-	to, err := blobs.Folder(filepath.Join(w.Folder, filesFolder))
-	if err != nil {
-		return err
-	}
 	have := map[string]int64{}
-	for info, err := range to.List(ctx, "") {
+	for info, err := range w.files.List(ctx, "") {
 		if err != nil {
 			return err
 		}
@@ -236,7 +262,7 @@ func (w *writer) files(ctx context.Context) error {
 			return fmt.Errorf("listing the bytes of files: %w", err)
 		}
 		if size, there := have[info.Name]; !there || size != info.Size {
-			switch err := copyObject(ctx, w.Files, to, info.Name, w.path); {
+			switch err := copyObject(ctx, w.Files, w.files, info.Name, w.staging); {
 			case errors.Is(err, blobs.ErrNotFound): // it was purged meanwhile
 				continue
 			case err != nil:
@@ -249,7 +275,7 @@ func (w *writer) files(ctx context.Context) error {
 		fmt.Fprintf(&list, "%d %s\n", info.Size, info.Name)
 		w.Told(Progress{Step: "copying files", Done: w.m.Files.Bytes})
 	}
-	return durable.WriteFile(filepath.Join(w.path, objectsFile), list.Bytes())
+	return w.putBytes(ctx, objectsFile, list.Bytes())
 }
 
 // copyObject copies an object from one bucket to another, by way of a file in the folder. Errors: those of the buckets.
@@ -276,7 +302,7 @@ func copyObject(ctx context.Context, from, to blobs.Bucket, name, by string) err
 }
 
 // keyring encrypts the keyring.
-func (w *writer) keyring(to []age.Recipient) error {
+func (w *writer) keyring(ctx context.Context, to []age.Recipient) error {
 	if len(to) == 0 {
 		return nil
 	}
@@ -296,55 +322,55 @@ func (w *writer) keyring(to []age.Recipient) error {
 		return fmt.Errorf("the keyring: %w", err)
 	}
 	w.m.Keyring = "age"
-	return durable.WriteFile(filepath.Join(w.path, keyringFile), sealed.Bytes())
+	return w.putBytes(ctx, keyringFile, sealed.Bytes())
 }
 
-func (w *writer) manifest(context.Context) error {
+// manifest stores the manifest, which makes the backup complete.
+func (w *writer) manifest(ctx context.Context) error {
 	w.m.Ended = w.Now().UTC().Truncate(time.Second)
 	raw, err := json.MarshalIndent(w.m, "", "  ")
+	path := filepath.Join(w.staging, "manifest")
 	if err == nil {
-		err = durable.WriteFile(filepath.Join(w.path, manifestFile), append(raw, '\n'))
+		err = durable.WriteFile(path, append(raw, '\n'))
 	}
 	if err == nil {
-		err = durable.SyncDir(w.path)
+		err = w.Depot.put(ctx, manifests+w.m.Name+manifestExt, path)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("writing the backup to %s: %w", w, err)
+	}
+	return nil
 }
 
 // prune removes all but the newest backups, and the bytes of files that none of these names.
 func (w *writer) prune(ctx context.Context) error {
-	names, err := List(w.Folder)
+	names, err := w.List(ctx)
 	if err != nil || w.Keep <= 0 || len(names) <= w.Keep || len(w.m.Damaged) > 0 { // older ones may have what is damaged now
 		return err
 	}
 	for _, old := range names[w.Keep:] {
-		// Renamed first, so that one that is removed in part does not look complete.
-		partial := filepath.Join(w.Folder, old) + partialSuffix
-		if err := durable.Rename(filepath.Join(w.Folder, old), partial); err != nil {
+		// The manifest first, so that a backup that is removed in part does not look complete.
+		if err := w.sets.Delete(ctx, manifests+old+manifestExt); err != nil {
 			return fmt.Errorf("removing the backup %s: %w", old, err)
 		}
-		if err := os.RemoveAll(partial); err != nil {
-			return fmt.Errorf("removing the backup %s: %w", old, err)
+		if err := w.removeSet(ctx, old); err != nil {
+			return err
 		}
 	}
 	named := map[string]int64{}
 	for _, kept := range names[:w.Keep] {
-		m, err := Read(w.Folder, kept)
+		m, err := w.read(ctx, kept)
 		var all map[string]int64
 		if err == nil {
-			all, err = objects(w.Folder, m)
+			all, err = w.objects(ctx, m)
 		}
 		if err != nil {
 			return err // bytes that it names could be removed
 		}
 		maps.Copy(named, all)
 	}
-	bucket, err := blobs.Folder(filepath.Join(w.Folder, filesFolder))
-	if err != nil {
-		return err
-	}
 	var unnamed []string
-	for info, err := range bucket.List(ctx, "") {
+	for info, err := range w.files.List(ctx, "") {
 		if err != nil {
 			return err
 		}
@@ -353,7 +379,7 @@ func (w *writer) prune(ctx context.Context) error {
 		}
 	}
 	for _, name := range unnamed {
-		if err := bucket.Delete(ctx, name); err != nil {
+		if err := w.files.Delete(ctx, name); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ func (p *program) restoreCommand() *cobra.Command {
 	var identity string
 	var withoutFiles bool
 	cmd := &cobra.Command{
-		Use:   "restore --from FOLDER",
+		Use:   "restore --from PLACE",
 		Short: "Restore a backup into an empty place",
 		Args:  noArgs,
 		Long: "Restore a backup of tenantry backup into the places that the settings name, such as the data folder of --data. There must\n" +
@@ -32,7 +32,7 @@ func (p *program) restoreCommand() *cobra.Command {
 			"  tenantry restore --from /backup/tenantry --backup 20261127T154500Z --data /srv/elsewhere",
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Folder, "from", "", "the `folder` of backups")
+	flags.StringVar(&o.From, "from", "", "the `place` of backups: a folder, or s3://bucket/prefix on the server of backup.s3")
 	flags.StringVar(&o.Name, "backup", "", "the `name` of a backup in it (default: the newest)")
 	flags.StringVar(&identity, "identity", "", "the `file` with the age identity that opens the keyring of the backup")
 	flags.BoolVar(&withoutFiles, "without-files", false, "leave out the bytes of files")

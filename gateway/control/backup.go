@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/config"
 	"tenantry/gateway/backup"
 	"tenantry/operation"
 )
 
 // BackupRequest asks for a backup.
 type BackupRequest struct {
-	To           string `json:"to" doc:"the <folder> of backups, which is made if it is missing"`
+	To           string `json:"to" doc:"the <place> of backups: a folder, which is made if it is missing, or s3://bucket/prefix on the server of backup.s3"`
 	Recipient    string `json:"recipient,omitempty" doc:"the public half of an <age key> (age1…), to which the keyring is encrypted (default: the backup has no keyring)"`
 	Keep         int    `json:"keep,omitempty" rule:"min=0" doc:"remove all but the newest <n> backups of the folder (default: none)"`
 	WithoutFiles bool   `json:"without_files,omitempty" doc:"leave out the bytes of files, which you copy yourself"`
@@ -21,11 +22,12 @@ type BackupRequest struct {
 
 func (s *Server) backupCommand() Command {
 	return command(Command{
-		Line: "backup --to FOLDER", Short: "Back up the whole installation while it serves",
+		Line: "backup --to PLACE", Short: "Back up the whole installation while it serves",
 		Audit: operation.AuditAlways,
 		Long: "Back up the whole installation while it serves: databases, the bytes of files, and with --recipient the keyring.\n" +
-			"FOLDER gets a folder for each backup, named by its time, which appears when it is complete and checked. The bytes of files\n" +
-			"are there once for all backups. Nobody else may read any of it. The server writes it, so FOLDER is a path of its machine.\n" +
+			"PLACE is a folder, by its whole path on the machine of the server, or a bucket as s3://bucket/prefix, whose server and keys\n" +
+			"are the settings backup.s3. A backup is named by its time, and is there when it is complete and checked. The bytes of files\n" +
+			"are there once for all backups. Nobody but the user of the server can read a folder.\n" +
 			"A backup that was interrupted leaves nothing but bytes of files, which the next one need not copy again.",
 		Example: "  tenantry backup --to /backup/tenantry --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p --keep 14\n" +
 			"  tenantry restore --from /backup/tenantry --identity key.txt",
@@ -34,21 +36,30 @@ func (s *Server) backupCommand() Command {
 	}, s.backUp)
 }
 
-func (s *Server) backUp(ctx context.Context, c *call, in BackupRequest) (*backup.Manifest, error) {
-	if !filepath.IsAbs(in.To) {
-		return nil, fail(CodeInvalid, "name the folder by its whole path, because the server writes the backup: --to %s", in.To)
+// checkPlace returns an error unless the argument names a place of backups that does not depend on a working directory.
+func checkPlace(argument, place string) error {
+	if !config.IsBucket(place) && !filepath.IsAbs(place) {
+		return fail(CodeInvalid, "name the folder by its whole path, because the server uses it, or a bucket as s3://bucket/prefix: %s %s",
+			argument, place)
 	}
-	m, err := s.BackUp(ctx, backup.Options{
-		Folder: in.To, Recipient: in.Recipient, Keep: in.Keep,
+	return nil
+}
+
+func (s *Server) backUp(ctx context.Context, c *call, in BackupRequest) (*backup.Manifest, error) {
+	if err := checkPlace("--to", in.To); err != nil {
+		return nil, err
+	}
+	m, err := s.BackUp(ctx, in.To, backup.Options{
+		Recipient: in.Recipient, Keep: in.Keep,
 		Told: func(p backup.Progress) {
 			c.Progress(Progress{Step: p.Step, Detail: p.Detail, Done: p.Done, Total: p.Total, Bytes: true, Told: true})
 		},
 	}, !in.WithoutFiles)
 	if err != nil {
-		s.Log.WarnContext(ctx, "a backup ended", "folder", in.To, "ok", false, "error", err)
+		s.Log.WarnContext(ctx, "a backup ended", "to", in.To, "ok", false, "error", err)
 		return nil, err
 	}
-	s.Log.InfoContext(ctx, "a backup ended", "folder", in.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
+	s.Log.InfoContext(ctx, "a backup ended", "to", in.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
 	c.Note("backup", m.Name)
 	c.Note("organizations", strconv.Itoa(m.Organizations))
 	if m.Keyring == "" {

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // OrganizationRestore asks for an organization as it was in a backup.
 type OrganizationRestore struct {
 	Slug   string `json:"slug" arg:"the organization's slug, as it is in the backup"`
-	From   string `json:"from" doc:"the <folder> of backups"`
+	From   string `json:"from" doc:"the <place> of backups: a folder, or s3://bucket/prefix on the server of backup.s3"`
 	Backup string `json:"backup,omitempty" doc:"the <name> of a backup in it (default: the newest)"`
 	As     string `json:"as,omitempty" doc:"make a new organization with this <slug> of it, beside the living one"`
 	DryRun bool   `json:"dry_run,omitempty" without:"as" doc:"only say what would be changed"`
@@ -31,7 +30,7 @@ type OrganizationRestored struct {
 
 func (s *Server) orgRestore() Command {
 	return command(Command{
-		Line: "org restore SLUG --from FOLDER", Short: "Restore one organization from a backup while everybody is served",
+		Line: "org restore SLUG --from PLACE", Short: "Restore one organization from a backup while everybody is served",
 		Audit: operation.AuditAlways,
 		Long: "Restore one organization from a backup of this installation, while it and all others are served. Records that were changed\n" +
 			"since are changed back, purged ones return with the bytes of their files, and those created since are removed for good, so\n" +
@@ -47,8 +46,8 @@ func (s *Server) orgRestore() Command {
 }
 
 func (s *Server) restoreOrganization(ctx context.Context, c *call, in OrganizationRestore) (*OrganizationRestored, error) {
-	if !filepath.IsAbs(in.From) {
-		return nil, fail(CodeInvalid, "name the folder by its whole path, because the server reads the backup: --from %s", in.From)
+	if err := checkPlace("--from", in.From); err != nil {
+		return nil, err
 	}
 	unconfirmed := in.As == "" && !in.Yes && !in.DryRun
 	in.DryRun = in.DryRun || unconfirmed

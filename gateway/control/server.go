@@ -46,8 +46,8 @@ type Backend struct {
 	// they leave free.
 	TempDir string
 	Reserve int64
-	// BackUp writes a backup, with the bytes of files or without.
-	BackUp func(ctx context.Context, o backup.Options, files bool) (*backup.Manifest, error)
+	// BackUp writes a backup to a place, with the bytes of files or without.
+	BackUp func(ctx context.Context, place string, o backup.Options, files bool) (*backup.Manifest, error)
 	// RestoreOrganization makes an organization what it was in a backup.
 	RestoreOrganization func(context.Context, OrganizationRestore, func(Progress)) (*OrganizationRestored, error)
 	// KeyringPath is the path of the keyring.

@@ -28,6 +28,7 @@ import (
 	"tenantry/backends/blobs"
 	"tenantry/backends/blobs/blobtest"
 	"tenantry/backends/blobs/s3"
+	"tenantry/backends/blobs/s3/s3test"
 	"tenantry/crypto/secret"
 )
 
@@ -390,7 +391,7 @@ func TestReadEndsWithError(t *testing.T) {
 // TestBucketIsGone checks that a missing bucket is an outage: its objects are not absent.
 func TestBucketIsGone(t *testing.T) {
 	t.Parallel()
-	o := server(t)
+	o := s3test.Server(t)
 	o.Bucket = "no-such-bucket"
 	for call, err := range every(t, open(t, o)) {
 		if call == "Check" {
@@ -405,7 +406,7 @@ func TestBucketIsGone(t *testing.T) {
 // between puts a proxy between the client and the server for tests.
 func between(t *testing.T, change func(w http.ResponseWriter, r *http.Request, forward http.Handler)) s3.Options {
 	t.Helper()
-	o := server(t)
+	o := s3test.Server(t)
 	target, err := url.Parse(o.Endpoint)
 	if err != nil {
 		t.Fatal(err)

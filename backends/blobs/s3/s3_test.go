@@ -1,15 +1,13 @@
 package s3_test
 
 import (
-	"crypto/rand"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 
 	"tenantry/backends/blobs"
 	"tenantry/backends/blobs/blobtest"
 	"tenantry/backends/blobs/s3"
+	"tenantry/backends/blobs/s3/s3test"
 	"tenantry/crypto/secret"
 	"tenantry/internal/maintest"
 )
@@ -17,26 +15,6 @@ import (
 func TestMain(m *testing.M) { maintest.Leakless(m) }
 
 // variable names the bucket of a server for tests.
-const variable = "TENANTRY_TEST_S3"
-
-// server returns the options of the bucket for tests, with a prefix of their own.
-func server(t *testing.T) s3.Options {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		t.Skipf("%s is not set: start a server with .ci/s3/start, and set it to http://KEY:SECRET@HOST:PORT/BUCKET", variable)
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.User == nil {
-		t.Fatalf("%s is not an address like http://KEY:SECRET@HOST:PORT/BUCKET", variable)
-	}
-	password, _ := u.User.Password()
-	return s3.Options{
-		Endpoint: u.Scheme + "://" + u.Host, Region: "us-east-1", Bucket: strings.Trim(u.Path, "/"),
-		Prefix: "test-" + strings.ToLower(rand.Text()), AccessKey: u.User.Username(), SecretKey: secret.New(password), PathStyle: true,
-	}
-}
-
 func open(t *testing.T, o s3.Options) *s3.Bucket {
 	t.Helper()
 	b, err := s3.Open(o)
@@ -49,16 +27,16 @@ func open(t *testing.T, o s3.Options) *s3.Bucket {
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	server(t)
+	s3test.Server(t)
 	blobtest.Run(t, func(t *testing.T) blobs.Bucket {
 		t.Helper()
-		return open(t, server(t))
+		return open(t, s3test.Server(t))
 	}, blobtest.LostDirectories) // of VersityGW, which .ci/s3/start starts
 }
 
 func TestCheckServer(t *testing.T) {
 	t.Parallel()
-	o := server(t)
+	o := s3test.Server(t)
 	b := open(t, o)
 	if err := b.Check(t.Context()); err != nil {
 		t.Errorf("Check() = %v, want no error", err)

@@ -22,6 +22,8 @@ import (
 	"filippo.io/age"
 	"github.com/gofrs/flock"
 
+	"tenantry/backends/blobs/s3"
+	"tenantry/backends/blobs/s3/s3test"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/backup"
@@ -37,12 +39,71 @@ func isolations() map[string]gatewaytest.Option {
 	return map[string]gatewaytest.Option{"shared files": gatewaytest.SharedFiles, "own files": gatewaytest.OwnFiles}
 }
 
-// site is an installation with organizations, and a folder of backups.
+// inBucket keeps the backups of a site in a bucket, and not in a folder.
+func (s *site) inBucket(t *testing.T) {
+	t.Helper()
+	o := s3test.Server(t)
+	s.bucket = o
+	s.backups = "s3://" + o.Bucket + "/" + o.Prefix
+	s.options = append(s.options, func(c *config.Config, _ *gateway.Options) {
+		c.Backup.S3 = config.BackupServer{
+			Endpoint: o.Endpoint, Region: o.Region, AccessKey: o.AccessKey, SecretKey: o.SecretKey, PathStyle: o.PathStyle,
+		}
+	})
+	s.Stop(t)
+	s.Gateway = gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(s.data)}, s.options...)...)
+}
+
+// TestBucket backs up to a bucket, removes what is not kept, and restores one organization and all.
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	s3test.Server(t)
+	clock := new(fixture.Clock)
+	s := newSite(t, clock.Option)
+	s.inBucket(t)
+	acme, key := s.organization(t, "acme")
+	birch, birchKey := s.organization(t, "birch")
+	s.backUp(t, nil)
+	purgeFile(t, birch, birchKey)
+	want := exported(t, acme)
+	var m *backup.Manifest
+	for range 3 {
+		clock.Advance(time.Minute)
+		m = s.backUp(t, func(in *control.BackupRequest) { in.Keep = 2 })
+	}
+	if m.Files.Objects != 2 || m.Files.Added != 0 {
+		t.Errorf("got %+v, want a file and the mark, and nothing copied again", m.Files)
+	}
+	purgeFile(t, acme, key)
+	in := control.OrganizationRestore{Slug: "acme", From: s.backups, Yes: true}
+	if _, err := control.Call[*control.OrganizationRestored](t.Context(), s.Commands, "org.restore", in); err != nil {
+		t.Error(err)
+	}
+	if got := exported(t, acme); !bytes.Equal(got, want) {
+		t.Errorf("one organization: got %d bytes of an export, want %d", len(got), len(want))
+	}
+	if got := exported(t, at(s.mustRestore(t, m.Name), acme)); !bytes.Equal(got, want) {
+		t.Errorf("all: got %d bytes of an export, want %d", len(got), len(want))
+	}
+	depot, err := backup.Bucket(s.bucket, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, err := depot.List(t.Context()); err != nil || len(names) != 2 || names[0] != m.Name {
+		t.Errorf("got %v %v, want the newest two backups", names, err)
+	}
+	if err := depot.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// site is an installation with organizations, and a place of backups.
 type site struct {
 	*gatewaytest.Gateway
 	data, backups string
 	identity      *age.X25519Identity
 	options       []gatewaytest.Option
+	bucket        s3.Options // of inBucket
 }
 
 func newSite(t *testing.T, options ...gatewaytest.Option) *site {
@@ -78,6 +139,16 @@ func purgeFile(t *testing.T, o *gatewaytest.Org, key string) {
 	if a := o.Do(t, http.MethodDelete, "/api/files/"+id+"/purge", gatewaytest.WithKey(key)); a.Status != "ok" {
 		t.Fatalf("got %d %s, want the file purged", a.Code, a.Body)
 	}
+}
+
+// list returns the names of the backups in a folder.
+func list(t *testing.T, folder string) ([]string, error) {
+	t.Helper()
+	d, err := backup.Folder(folder, false)
+	if err != nil {
+		return nil, err
+	}
+	return d.List(t.Context())
 }
 
 func (s *site) backUp(t *testing.T, change func(*control.BackupRequest)) *backup.Manifest {
@@ -266,11 +337,20 @@ func TestBackup_Refused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), backup.ErrBusy.Error()) {
 		t.Errorf("beside another: got %v, want %v", err, backup.ErrBusy)
 	}
-	if names, err := backup.List(s.backups); err != nil || len(names) != 0 {
+	if names, err := list(t, s.backups); err != nil || len(names) != 0 {
 		t.Errorf("got %v %v, want no backup", names, err)
 	}
 	if err := lock.Unlock(); err != nil {
 		t.Error(err)
+	}
+	m := s.backUp(t, nil)
+	changeFile(t, filepath.Join(s.backups, "manifests", m.Name+".json"), func(b []byte) []byte {
+		return bytes.Replace(b, []byte(m.Installation), []byte(strings.Repeat("0", len(m.Installation))), 1)
+	})
+	time.Sleep(time.Until(m.Began.Add(time.Second))) // a backup in its second is refused
+	_, err = control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", control.BackupRequest{To: s.backups, Keep: 1})
+	if err == nil || !strings.Contains(err.Error(), "another installation") {
+		t.Errorf("beside those of another installation: got %v, want a refusal", err)
 	}
 }
 
@@ -301,7 +381,7 @@ func TestBackup_Damaged(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "org-1.db") || answer == nil || json.Unmarshal(answer.Data, &m) != nil || len(m.Damaged) != 1 {
 				t.Fatalf("got %v and %+v, want an error about org-1.db, and the backup", err, m)
 			}
-			if names, err := backup.List(s.backups); err != nil || !slices.Equal(names, []string{m.Name, whole.Name}) {
+			if names, err := list(t, s.backups); err != nil || !slices.Equal(names, []string{m.Name, whole.Name}) {
 				t.Errorf("got %v %v, want the whole one kept", names, err)
 			}
 			if got := exported(t, at(s.mustRestore(t, ""), birch)); !bytes.Equal(got, want) {
@@ -326,7 +406,7 @@ func TestBackup_Keep(t *testing.T) {
 			t.Errorf("got %+v, want no object but the mark, and none copied again", m.Files)
 		}
 	}
-	names, err := backup.List(s.backups)
+	names, err := list(t, s.backups)
 	if err != nil || len(names) != 2 || slices.Contains(names, first.Name) {
 		t.Errorf("got %v %v, want the newest two", names, err)
 	}
@@ -396,7 +476,7 @@ func TestBackup_Private(t *testing.T) {
 }
 
 func (s *site) restoreWith(ctx context.Context, data, name string, identity *age.X25519Identity) (*gateway.Restored, error) {
-	o := gateway.RestoreOptions{Folder: s.backups, Name: name, Files: true, Holder: "a test", Told: func(backup.Progress) {}}
+	o := gateway.RestoreOptions{From: s.backups, Name: name, Files: true, Holder: "a test", Told: func(backup.Progress) {}}
 	if identity != nil {
 		o.Identity = strings.NewReader(identity.String())
 	}
@@ -409,7 +489,8 @@ func TestRestore_Refused(t *testing.T) {
 	s := newSite(t)
 	s.organization(t, "acme")
 	m := s.backUp(t, nil)
-	database := filepath.Join(m.Name, m.Databases[0].Backend, m.Databases[0].File)
+	manifest := filepath.Join("manifests", m.Name+".json")
+	database := filepath.Join("sets", m.Name, m.Databases[0].Backend, m.Databases[0].File)
 	change := func(file string, with func([]byte) []byte) func(*testing.T, string) {
 		return func(t *testing.T, folder string) {
 			t.Helper()
@@ -427,15 +508,15 @@ func TestRestore_Refused(t *testing.T) {
 	}{
 		"a changed database":   {change: change(database, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), want: backup.ErrDamaged, says: "the manifest says"},
 		"a cut database":       {change: change(database, func(b []byte) []byte { return b[:len(b)-1] }), want: backup.ErrDamaged, says: "the manifest says"},
-		"no database":          {change: remove(database), want: backup.ErrDamaged, says: "no such file"},
-		"no manifest":          {change: remove(filepath.Join(m.Name, "manifest.json")), want: backup.ErrDamaged},
-		"a cut manifest":       {change: change(filepath.Join(m.Name, "manifest.json"), func(b []byte) []byte { return b[:len(b)/2] }), want: backup.ErrDamaged},
-		"a newer manifest":     {change: change(filepath.Join(m.Name, "manifest.json"), replace(`"format": 1`, `"format": 2`)), says: "newer version"},
-		"a database elsewhere": {change: change(filepath.Join(m.Name, "manifest.json"), replace(`"control.db"`, `"../control.db"`)), want: backup.ErrDamaged, says: "names a database"},
+		"no database":          {change: remove(database), want: backup.ErrDamaged, says: "no such object"},
+		"no manifest":          {change: remove(manifest), want: backup.ErrNone},
+		"a cut manifest":       {change: change(manifest, func(b []byte) []byte { return b[:len(b)/2] }), want: backup.ErrDamaged},
+		"a newer manifest":     {change: change(manifest, replace(`"format": 1`, `"format": 2`)), says: "newer version"},
+		"a database elsewhere": {change: change(manifest, replace(`"control.db"`, `"../control.db"`)), want: backup.ErrDamaged, says: "names a database"},
 		"no bytes":             {change: removeObjects, want: backup.ErrDamaged, says: "are missing"},
-		"no list of objects":   {change: remove(filepath.Join(m.Name, "objects")), want: backup.ErrDamaged},
-		"an object elsewhere":  {change: change(filepath.Join(m.Name, "objects"), func([]byte) []byte { return []byte("1 ../../x\n") }), want: backup.ErrDamaged},
-		"a cut keyring":        {change: change(filepath.Join(m.Name, "keyring.age"), func(b []byte) []byte { return b[:len(b)-5] })},
+		"no list of objects":   {change: remove(filepath.Join("sets", m.Name, "objects")), want: backup.ErrDamaged},
+		"an object elsewhere":  {change: change(filepath.Join("sets", m.Name, "objects"), func([]byte) []byte { return []byte("1 ../../x\n") }), want: backup.ErrDamaged},
+		"a cut keyring":        {change: change(filepath.Join("sets", m.Name, "keyring.age"), func(b []byte) []byte { return b[:len(b)-5] })},
 		"another name":         {change: func(*testing.T, string) {}, name: "20000101T000000Z", want: backup.ErrNone, says: m.Name},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -550,13 +631,16 @@ func TestBackup_Killed(t *testing.T) {
 	s.Gateway = gatewaytest.Start(t, fixture.InFolder(s.data))
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // a backup in its second is refused
 	s.backUp(t, func(in *control.BackupRequest) { in.Recipient = "" })
-	names, err := backup.List(s.backups)
+	names, err := list(t, s.backups)
 	if err != nil || len(names) == 0 {
 		t.Fatalf("got %v %v, want backups", names, err)
 	}
-	entries, err := os.ReadDir(s.backups)
-	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), ".partial") }) {
-		t.Errorf("got %v %v, want nothing left of killed backups", entries, err)
+	sets, err := os.ReadDir(filepath.Join(s.backups, "sets"))
+	if err != nil || len(sets) != len(names) {
+		t.Errorf("got %v %v, want nothing left of killed backups", sets, err)
+	}
+	if _, err := os.Stat(filepath.Join(s.backups, "staging")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want no staging folder left", err)
 	}
 	ring, err := os.ReadFile(s.Config.KeyringPath())
 	if err != nil {
@@ -590,7 +674,7 @@ func serveKilled(t *testing.T, what, data, backups string) {
 		cfg := config.Default()
 		cfg.Data = data
 		fmt.Print("!")
-		if _, err := gateway.Restore(t.Context(), cfg, gateway.RestoreOptions{Folder: backups, Files: true, Holder: "a test", Told: func(backup.Progress) {}}); err != nil {
+		if _, err := gateway.Restore(t.Context(), cfg, gateway.RestoreOptions{From: backups, Files: true, Holder: "a test", Told: func(backup.Progress) {}}); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -616,7 +700,7 @@ func TestBackup_OnTime(t *testing.T) {
 			})
 		})
 		g.Stop(t)
-		if names, _ := backup.List(folder); len(names) != want {
+		if names, _ := list(t, folder); len(names) != want {
 			t.Errorf("day %d: got %v, want %d backups", day, names, want)
 		}
 		if day > 0 {
@@ -684,7 +768,7 @@ func TestRestoreOrganization(t *testing.T) {
 			if err := os.CopyFS(other, os.DirFS(s.backups)); err != nil {
 				t.Fatal(err)
 			}
-			changeFile(t, filepath.Join(other, m.Name, "manifest.json"), func(b []byte) []byte {
+			changeFile(t, filepath.Join(other, "manifests", m.Name+".json"), func(b []byte) []byte {
 				return bytes.Replace(b, []byte(m.Installation), []byte(strings.Repeat("0", len(m.Installation))), 1)
 			})
 			for what, change := range map[string]func(*control.OrganizationRestore){

@@ -1,0 +1,106 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"tenantry/backends/blobs"
+	"tenantry/backends/blobs/s3"
+)
+
+// Depot is a place for backups: a folder, or a bucket of a server. It is safe for concurrent use.
+type Depot struct {
+	place string
+	sets  blobs.Bucket // manifests and databases
+	files blobs.Bucket // bytes of files
+	// staging is a folder for what is on its way. Only the holder of the lock uses it.
+	staging string
+	lock    func() (unlock func(), err error)
+	close   func() error
+}
+
+// Folder returns the depot in a folder. If make is set, the folder is made. Errors: fs.ErrNotExist if there are no backups
+// in it, and those of making it.
+func Folder(folder string, make bool) (*Depot, error) {
+	var err error
+	if files := filepath.Join(folder, filesFolder); make {
+		err = os.MkdirAll(files, folderMode)
+	} else {
+		_, err = os.Stat(files)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the folder of backups: %w", err)
+	}
+	d := &Depot{place: folder, staging: filepath.Join(folder, stagingFolder), close: func() error { return nil }}
+	if d.sets, err = blobs.Folder(folder); err == nil {
+		d.files, err = blobs.Folder(filepath.Join(folder, filesFolder))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the folder of backups: %w", err)
+	}
+	d.lock = func() (func(), error) {
+		lock := flock.New(filepath.Join(folder, lockFile), flock.SetPermissions(0o600))
+		if locked, err := lock.TryLock(); err != nil {
+			return nil, fmt.Errorf("the folder of backups: %w", err)
+		} else if !locked {
+			return nil, fmt.Errorf("%w %s", ErrBusy, folder)
+		}
+		return func() { _ = lock.Unlock() }, nil // it ends with the process at the latest
+	}
+	return d, nil
+}
+
+// Bucket returns the depot in a bucket of a server. staging is a folder of this machine for databases on their way, which
+// is made and removed. The caller sees to it that only one call of Write at a time uses the bucket, and closes the depot.
+// Errors: those of s3.Open.
+func Bucket(o s3.Options, staging string) (*Depot, error) {
+	sets, err := s3.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	d := &Depot{
+		place: "s3://" + o.Bucket, sets: sets, staging: staging,
+		lock: func() (func(), error) { return func() {}, nil },
+	}
+	if o.Prefix != "" {
+		d.place += "/" + o.Prefix
+	}
+	o.Prefix = FilesPrefix(o.Prefix)
+	files, err := s3.Open(o)
+	if err != nil {
+		return nil, errors.Join(err, sets.Close())
+	}
+	d.files, d.close = files, func() error { return errors.Join(sets.Close(), files.Close()) }
+	return d, nil
+}
+
+// FilesPrefix returns the prefix of the bytes of files in a bucket with backups of that prefix.
+func FilesPrefix(prefix string) string {
+	if prefix == "" {
+		return filesFolder
+	}
+	return prefix + "/" + filesFolder
+}
+
+// String names the place.
+func (d *Depot) String() string { return d.place }
+
+// Close ends the use of the depot.
+func (d *Depot) Close() error { return d.close() }
+
+// put moves a file of the staging folder to its place. Errors: those of blobs.Bucket.
+func (d *Depot) put(ctx context.Context, name, path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	err = d.sets.Put(ctx, name, f)
+	_ = f.Close()       // the bucket has synced what it kept
+	_ = os.Remove(path) // the bucket may have moved it
+	return err
+}

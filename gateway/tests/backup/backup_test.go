@@ -550,6 +550,34 @@ func TestRestore_Refused(t *testing.T) {
 	}
 }
 
+// TestRestore_Interrupted: a restoration that was interrupted while databases appeared in their places is begun again.
+func TestRestore_Interrupted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, gatewaytest.OwnFiles)
+	acme, _ := s.organization(t, "acme")
+	want := exported(t, acme)
+	s.backUp(t, nil)
+	data := t.TempDir()
+	if _, err := s.restore(t.Context(), data, ""); err != nil {
+		t.Fatal(err)
+	}
+	db := filepath.Join(data, "db")
+	err := os.Mkdir(filepath.Join(db, "restoring"), 0o700)
+	if err == nil {
+		err = os.Rename(filepath.Join(db, "control.db"), filepath.Join(db, "restoring", "control.db"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restore(t.Context(), data, ""); err != nil {
+		t.Fatal(err)
+	}
+	g := gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(data)}, s.options...)...)
+	if got := exported(t, at(g, acme)); !bytes.Equal(got, want) {
+		t.Errorf("got %d bytes of an export, want the %d of before", len(got), len(want))
+	}
+}
+
 // changeFile rewrites a file.
 func changeFile(t *testing.T, path string, with func([]byte) []byte) {
 	t.Helper()
@@ -630,6 +658,11 @@ func TestBackup_Killed(t *testing.T) {
 	}
 	s.Gateway = gatewaytest.Start(t, fixture.InFolder(s.data))
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // a backup in its second is refused
+	// One that was certainly interrupted.
+	left := filepath.Join(s.backups, "sets", "20200101T000000Z", "default")
+	if err := errors.Join(os.MkdirAll(left, 0o700), os.WriteFile(filepath.Join(left, "control.db"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	s.backUp(t, func(in *control.BackupRequest) { in.Recipient = "" })
 	names, err := list(t, s.backups)
 	if err != nil || len(names) == 0 {
@@ -778,7 +811,12 @@ func TestRestoreOrganization(t *testing.T) {
 				"a backup of another":  func(in *control.OrganizationRestore) { in.From = other },
 				"no folder":            func(in *control.OrganizationRestore) { in.From = filepath.Join(s.backups, "none") },
 			} {
-				if _, err := restore(change); err == nil {
+				dry := func(in *control.OrganizationRestore) {
+					in.DryRun = true // without it an error would say that it is unconfirmed
+					change(in)
+					in.DryRun = in.As == ""
+				}
+				if _, err := restore(dry); err == nil {
 					t.Errorf("%s: got no error", what)
 				}
 			}

@@ -200,7 +200,7 @@ func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	help := func(words ...string) (string, int) {
 		var stdout, stderr bytes.Buffer
-		code := cli.Main(t.Context(), append(words, "--help"), strings.NewReader(""), &stdout, &stderr, nil)
+		code := cli.Main(t.Context(), append(words, "--help"), strings.NewReader(""), &stdout, &stderr, nil, nil)
 		return stdout.String() + stderr.String(), code
 	}
 	listed, _ := help()

@@ -16,7 +16,8 @@ import (
 	"tenantry/internal/rate"
 )
 
-// Config has all settings. Durations are written like 10s or 2h.
+// Config has all settings. Durations are written like 10s or 2h. A running gateway reads those with the tag reload
+// again, see Reload; docs/operating.md names them too.
 type Config struct {
 	// Data is the folder that holds the databases and the keyring.
 	Data string `yaml:"data"`
@@ -87,9 +88,9 @@ const (
 // Trash says how long deleted records and organizations are kept.
 type Trash struct {
 	// Keep is how long deleted records can be restored; 0: forever.
-	Keep time.Duration `yaml:"keep"`
+	Keep time.Duration `yaml:"keep" reload:"true"`
 	// Organizations is how long a deleted organization can be undeleted; 0: until a command erases it.
-	Organizations time.Duration `yaml:"organizations"`
+	Organizations time.Duration `yaml:"organizations" reload:"true"`
 }
 
 // minTrashKeep leaves people enough time to notice an accidental deletion.
@@ -98,16 +99,16 @@ const minTrashKeep = time.Hour
 // Limits are the limits of organizations and keys that have none of their own. Limits on requests are written like
 // 100/s, 6000/m, 100000/d, or off.
 type Limits struct {
-	Organization      rate.Limit `yaml:"organization"`
-	OrganizationQuota rate.Limit `yaml:"organization_quota"`
-	Key               rate.Limit `yaml:"key"`
-	KeyQuota          rate.Limit `yaml:"key_quota"`
+	Organization      rate.Limit `yaml:"organization" reload:"true"`
+	OrganizationQuota rate.Limit `yaml:"organization_quota" reload:"true"`
+	Key               rate.Limit `yaml:"key" reload:"true"`
+	KeyQuota          rate.Limit `yaml:"key_quota" reload:"true"`
 	// Address and AddressQuota are those of each network address of callers without an accepted credential.
-	Address      rate.Limit `yaml:"address"`
-	AddressQuota rate.Limit `yaml:"address_quota"`
+	Address      rate.Limit `yaml:"address" reload:"true"`
+	AddressQuota rate.Limit `yaml:"address_quota" reload:"true"`
 	// Visitor and VisitorQuota are those of each network address that uses a browser key.
-	Visitor      rate.Limit `yaml:"visitor"`
-	VisitorQuota rate.Limit `yaml:"visitor_quota"`
+	Visitor      rate.Limit `yaml:"visitor" reload:"true"`
+	VisitorQuota rate.Limit `yaml:"visitor_quota" reload:"true"`
 	// Documents and Bytes are how much an organization may store; 0: no limit.
 	Documents int64 `yaml:"documents"`
 	Bytes     int64 `yaml:"bytes"`
@@ -137,9 +138,9 @@ func (l Limits) Stored() map[string]int64 {
 // Admin says which requests the listener of health, metrics and profiles answers.
 type Admin struct {
 	// Hosts are the host names that it answers to, besides those of this machine.
-	Hosts []string `yaml:"hosts"`
+	Hosts []string `yaml:"hosts" reload:"true"`
 	// Token is the bearer token of callers. It is required if AdminListen can be reached from other machines.
-	Token secret.String `yaml:"token"`
+	Token secret.String `yaml:"token" reload:"true"`
 	// Pprof switches the profiles on.
 	Pprof bool `yaml:"pprof"`
 }
@@ -170,8 +171,8 @@ func isLoopback(host string) bool {
 
 // Log says what is logged and how.
 type Log struct {
-	Level  string `yaml:"level"`  // debug, info, warn, error
-	Format string `yaml:"format"` // json, text
+	Level  string `yaml:"level" reload:"true"` // debug, info, warn, error
+	Format string `yaml:"format"`              // json, text
 	// Requests switches the line per request on.
 	Requests bool `yaml:"requests"`
 }
@@ -210,9 +211,15 @@ type Timeouts struct {
 	Read       time.Duration `yaml:"read"`
 	Write      time.Duration `yaml:"write"`
 	Idle       time.Duration `yaml:"idle"`
-	Shutdown   time.Duration `yaml:"shutdown"`
-	Query      time.Duration `yaml:"query"` // of one query to MongoDB
+	// Drain is how long a gateway that was told to stop still answers requests while it says that it is not ready.
+	// Unless it is set, Load sets DefaultDrain, or 0 if only this machine reaches the gateway.
+	Drain    time.Duration `yaml:"drain" reload:"true"`
+	Shutdown time.Duration `yaml:"shutdown" reload:"true"` // for the requests that are running then
+	Query    time.Duration `yaml:"query"`                  // of one query to MongoDB
 }
+
+// DefaultDrain is longer than load balancers take to notice that a gateway is not ready: they ask every few seconds.
+const DefaultDrain = 5 * time.Second
 
 // Default returns the settings that apply unless a source sets others.
 func Default() Config {
@@ -330,6 +337,9 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		if d <= 0 || d > time.Hour {
 			fault(name, "must be more than 0 and at most 1h")
 		}
+	}
+	if d := c.Timeouts.Drain; d < 0 || d > time.Hour {
+		fault("timeouts.drain", "must be from 0 to 1h")
 	}
 	if keep := c.Trash.Keep; keep != 0 && keep < minTrashKeep {
 		fault("trash.keep", "must be at least 1h, like 720h for 30 days, or 0 to keep deleted records forever")

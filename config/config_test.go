@@ -179,7 +179,7 @@ func TestFaultsInWords(t *testing.T) {
 		{file: "limits: {key: 100, key_quota: ''}", want: []string{
 			`limits.key: "100" is not a limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off (FILE line 1)`, `limits.key_quota: write it like 100/s, 6000/m, 100000/d, or off (FILE line 1)`}},
 		{file: "limits: {documents: -1}", want: []string{`limits.documents: must be from 1 to 9007199254740991, or 0 for no limit (FILE line 1 says "-1")`}},
-		{file: "timeouts: soon", want: []string{"timeouts: is a section, not a value; set one of its settings, such as timeouts.idle (FILE line 1)"}},
+		{file: "timeouts: soon", want: []string{"timeouts: is a section, not a value; set one of its settings, such as timeouts.drain (FILE line 1)"}},
 		{environ: "TENANTRY_LIMITS=off", want: []string{"limits: is a section, not a value; set one of its settings, such as limits.address (TENANTRY_LIMITS)"}},
 		{file: "- data\n", want: []string{"the settings: is a section, not a value; set one of its settings, such as admin (FILE line 1)"}},
 		{file: "data: a\ndata: b\n", want: []string{"the settings: data is set twice (FILE line 1)"}},

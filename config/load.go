@@ -68,6 +68,9 @@ func Load(src Source) (Config, error) {
 	}
 	descriptors := cmp.Or(src.Descriptors, descriptorLimit())
 	c.complete(descriptors)
+	if _, given := l.given["timeouts.drain"]; !given && !c.isLocal() {
+		c.Timeouts.Drain = DefaultDrain
+	}
 	if fileErr == nil { // without the file the settings are incomplete, and more faults would mislead
 		c.check(descriptors, l.fault)
 		c.warn(cmp.Or(src.Memory, memoryLimit()), l.fault)

@@ -74,11 +74,12 @@ func (a *App) adminHandler(registry *prometheus.Registry) http.Handler {
 
 // isOperator reports whether the request bears admin.token, or no token is configured.
 func (a *App) isOperator(r *http.Request) bool {
-	if a.cfg.Admin.Token.IsZero() {
+	expected := a.settings().Admin.Token
+	if expected.IsZero() {
 		return true
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return strings.EqualFold(scheme, "Bearer") && a.cfg.Admin.Token.Equal(secret.New(token))
+	return strings.EqualFold(scheme, "Bearer") && expected.Equal(secret.New(token))
 }
 
 // isKnownHost reports whether the Host of the request is this machine, the address at which the request arrived, or one
@@ -91,7 +92,7 @@ func (a *App) isKnownHost(r *http.Request) bool {
 	}
 	host = strings.ToLower(strings.Trim(strings.TrimSuffix(host, "."), "[]"))
 	isHost := func(name string) bool { return strings.EqualFold(name, host) }
-	if host == "localhost" || slices.ContainsFunc(a.cfg.Admin.Hosts, isHost) {
+	if host == "localhost" || slices.ContainsFunc(a.settings().Admin.Hosts, isHost) {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
@@ -159,8 +160,8 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		checks["organizations"], status = fmt.Sprintf("damaged: %d", n), "degraded"
 	}
 	code := http.StatusOK
-	if !a.ready.Load() {
-		checks["server"] = "starting or stopping"
+	if phase := a.phase.Load(); phase != serving {
+		checks["server"] = phase.String()
 	}
 	if checks["server"] != "ok" || checks["store"] == "down" || checks["installation"] == "missing" {
 		status, code = "failed", http.StatusServiceUnavailable

@@ -5,18 +5,19 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenantry/backends/store"
 	"tenantry/config"
+	"tenantry/gateway/handover"
 	"tenantry/gateway/middleware"
 	"tenantry/operation"
 )
@@ -57,6 +58,11 @@ type Options struct {
 	Engines map[string]OpenEngine
 	// Modules are served besides those of Tenantry.
 	Modules []Module
+	// Sockets are those that this process inherits. New takes the ones for the addresses of the settings, and returns
+	// them if it fails; the caller closes the others.
+	Sockets handover.Sockets
+	// Hurry ends the wait of timeouts.drain when it is closed.
+	Hurry <-chan struct{}
 }
 
 // App is a gateway: New wires it and listens, Run serves, Close releases everything.
@@ -65,84 +71,53 @@ type App struct {
 	rows    []operation.Row
 	public  *http.Server
 	admin   *http.Server
-	publicL net.Listener
-	adminL  net.Listener
-	closing sync.Once
+	publicL *handover.Listener
+	adminL  *handover.Listener // nil: off
+	hurry   <-chan struct{}
+	phase   atomicPhase
 	down    sync.Map // names of the dependencies that were down at the last check
-	err     error
+	// leaving is set while connections are to be closed after their next answer.
+	leaving    atomic.Bool
+	asked      atomic.Bool              // a successor has asked
+	successors chan *handover.Successor // at most one
+
+	closing   sync.Once
+	err       error // of Close
+	successor *handover.Successor
+	sockets   handover.Sockets // for the successor
 }
 
 // New opens the data folder and listens; nothing is served before Run. Errors say what to correct. The caller must call
 // Close, even if Run was never called.
-func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
-	listen, adminListen, err := listeners(ctx, cfg)
-	if err != nil {
+func New(ctx context.Context, cfg config.Config, o Options) (_ *App, err error) {
+	app := &App{hurry: o.Hurry, successors: make(chan *handover.Successor, 1)}
+	defer func() {
+		if err != nil {
+			app.returnSockets(o.Sockets)
+		}
+	}()
+	if err := app.listen(ctx, cfg, o.Sockets); err != nil {
 		return nil, err
 	}
 	services, err := OpenServices(ctx, cfg, o)
 	if err != nil {
-		closeAll(listen, adminListen)
 		return nil, err
 	}
-	services.port = portOf(listen)
+	app.Services = services
+	services.port = portOf(app.publicL)
 	if err := errors.Join(services.LookForFiles(ctx), services.checkBucket(ctx)); err != nil {
-		closeAll(listen, adminListen)
 		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
 	}
 	for _, d := range services.settingWarnings() {
 		services.logWarning(ctx, d)
 	}
-	app := &App{Services: services, publicL: listen, adminL: adminListen}
 	if err := app.build(); err != nil {
-		return nil, errors.Join(err, app.Close())
+		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
 	}
-	if err := services.lock.serve(ctx, app.Addr(), services.Control()); err != nil {
-		return nil, errors.Join(err, app.Close())
+	if err := services.lock.serve(ctx, app.Addr(), app.controlHandler()); err != nil {
+		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
 	}
 	return app, nil
-}
-
-func listeners(ctx context.Context, cfg config.Config) (public, admin net.Listener, err error) {
-	var lc net.ListenConfig
-	if public, err = lc.Listen(ctx, "tcp", cfg.Listen); err != nil {
-		return nil, nil, listenError("listen", cfg.Listen, err)
-	}
-	if cfg.AdminListen != "" {
-		if admin, err = lc.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
-			closeAll(public)
-			return nil, nil, listenError("admin_listen", cfg.AdminListen, err)
-		}
-	}
-	return public, admin, nil
-}
-
-// ErrListen: an address of the settings cannot be listened on.
-var ErrListen = errors.New("cannot listen")
-
-// listenError names the setting and its address once; err is of net.ListenConfig.
-func listenError(setting, address string, err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op.Err
-	}
-	var invalid *net.AddrError
-	if errors.As(err, &invalid) {
-		err = errors.New(invalid.Err)
-	}
-	return fmt.Errorf("%s: %w on %s: %w", setting, ErrListen, address, err)
-}
-
-func closeAll(listeners ...net.Listener) {
-	for _, l := range listeners {
-		if l != nil {
-			_ = l.Close() // nothing was accepted on it
-		}
-	}
-}
-
-func portOf(l net.Listener) string {
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 func (a *App) build() error {
@@ -166,8 +141,8 @@ func (a *App) build() error {
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts
 	a.public = &http.Server{
-		Handler: handler, ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read, WriteTimeout: t.Write,
-		IdleTimeout: t.Idle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: errorLog,
+		Handler: a.announceClose(handler), ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read,
+		WriteTimeout: t.Write, IdleTimeout: t.Idle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: errorLog,
 	}
 	middleware.Framing(a.public)
 	a.admin = &http.Server{
@@ -175,6 +150,8 @@ func (a *App) build() error {
 		WriteTimeout: 2 * time.Minute, // a CPU profile takes 30 s
 		IdleTimeout:  t.Idle, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
 	}
+	handover.Watch(a.public)
+	handover.Watch(a.admin)
 	return nil
 }
 
@@ -191,56 +168,3 @@ func (a *App) AdminAddr() net.Addr {
 
 // Operations returns the rows of the operations that are served.
 func (a *App) Operations() []operation.Row { return slices.Clone(a.rows) }
-
-// Run serves until ctx ends, then stops accepting connections and waits for running requests, at most
-// timeouts.shutdown. It returns nil after a clean stop.
-func (a *App) Run(ctx context.Context) error {
-	servers := map[*http.Server]net.Listener{a.public: middleware.Framed(a.publicL)}
-	if a.adminL != nil {
-		servers[a.admin] = a.adminL
-	}
-	failed := make(chan error, len(servers))
-	var running sync.WaitGroup
-	for server, listener := range servers {
-		running.Go(func() {
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				failed <- err
-			}
-		})
-	}
-	a.ready.Store(true)
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-		err = fmt.Errorf("serving: %w", err)
-	}
-	a.ready.Store(false)
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Timeouts.Shutdown)
-	defer cancel()
-	cut := make(chan error, len(servers))
-	for server := range servers { // at once: a long profile must not use up the time of requests
-		running.Go(func() {
-			e := server.Shutdown(stop)
-			if e != nil {
-				_ = server.Close() // cuts the requests still running
-				e = fmt.Errorf("requests were cut after %s: %w", a.cfg.Timeouts.Shutdown, e)
-			}
-			cut <- e
-		})
-	}
-	running.Wait()
-	for range servers {
-		err = errors.Join(err, <-cut)
-	}
-	return err
-}
-
-// Close releases the listeners, the stores and the data folder. Later calls return the result of the first.
-func (a *App) Close() error {
-	a.closing.Do(func() {
-		closeAll(a.publicL, a.adminL)
-		a.err = a.Services.Close()
-	})
-	return a.err
-}

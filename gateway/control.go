@@ -3,6 +3,7 @@ package gateway
 import (
 	"os"
 	"path/filepath"
+	"time"
 
 	"tenantry/gateway/control"
 )
@@ -25,7 +26,8 @@ func (s *Services) Control() *control.Server {
 	}
 	return control.NewServer(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals,
-		KeepDeleted: s.cfg.Trash.Organizations, Transfer: s.transfer, Limits: s.limiter.Defaults(),
+		KeepDeleted: func() time.Duration { return s.settings().Trash.Organizations },
+		Transfer:    s.transfer, Limits: s.limiter.Defaults,
 		Examine: s.examine, ExamineEach: s.examineEach, FileBytes: s.fileBytes,
 		BackUp: s.backUp, RestoreOrganization: s.restoreOrganization, KeyringPath: absolute(s.cfg.KeyringPath()),
 		BaseURL: s.baseURL, TempDir: imports, Reserve: s.cfg.Files.ReserveBytes(), Log: s.log, Now: s.now,

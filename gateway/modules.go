@@ -89,7 +89,7 @@ func (s *Services) openModules(more []Module) {
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
 		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.usage,
 		&organization.Module{
-			Directory: s.directory, Defaults: s.limiter.Defaults(),
+			Directory: s.directory, Defaults: s.limiter.Defaults,
 			FileBytes: s.fileBytes,
 		},
 	}, more...)

@@ -49,9 +49,9 @@ type Services struct {
 	passwordMemory uint32
 	redisTimeout   time.Duration
 	version        string
-	made           bool // this process made the installation
-	ready          atomic.Bool
-	proxied        atomic.Bool // a request came from a proxy that is not trusted
+	made           bool                          // this process made the installation
+	current        atomic.Pointer[config.Config] // cfg, with the settings that were read again
+	proxied        atomic.Bool                   // a request came from a proxy that is not trusted
 
 	background *background.Work
 	lock       *folderLock
@@ -105,6 +105,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		cfg: cfg, log: o.Log, now: o.Now, reportReuse: o.ReportReuse, passwordMemory: o.PasswordMemory,
 		redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(), version: cmp.Or(o.Version, "development"),
 	}
+	s.current.Store(&cfg)
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -167,6 +168,25 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	return s, nil
 }
 
+// settings returns the settings in force. Those that Reload does not change are also in cfg.
+func (s *Services) settings() *config.Config { return s.current.Load() }
+
+// Settings returns the settings in force.
+func (s *Services) Settings() config.Config { return *s.settings() }
+
+// Reload applies the settings of config.Reloadable while the gateway serves, and returns the names of those that
+// changed, and of the other settings that differ. Those take effect at the next start. After an error nothing has
+// changed.
+func (s *Services) Reload(next config.Config) (changed, remaining []string, err error) {
+	merged, changed, remaining, err := s.settings().Reload(next)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.current.Store(&merged)
+	s.limiter.SetDefaults(merged.Limits.Set())
+	return changed, remaining, nil
+}
+
 // baseURL returns the address of an organization, for links.
 func (s *Services) baseURL(slug string) string { return s.cfg.OrganizationURL(slug, s.port) }
 
@@ -222,7 +242,7 @@ const startPause = 250 * time.Millisecond
 // Close closes what OpenServices opened, in reverse order, and stores what was counted in memory. It waits at most
 // timeouts.shutdown for background tasks and commands.
 func (s *Services) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
+	ctx, cancel := context.WithTimeout(context.Background(), s.settings().Timeouts.Shutdown)
 	defer cancel()
 	var commands sync.WaitGroup
 	if s.lock != nil {

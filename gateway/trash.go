@@ -37,10 +37,11 @@ func (a *App) sweepFiles(ctx context.Context, t *tenants.Tenant) (left bool, err
 
 // expired returns the time, in milliseconds, before which deleted records have expired; 0: records never expire.
 func (s *Services) expired() int64 {
-	if s.cfg.Trash.Keep == 0 {
+	keep := s.settings().Trash.Keep
+	if keep == 0 {
 		return 0
 	}
-	return s.now().Add(-s.cfg.Trash.Keep).UnixMilli()
+	return s.now().Add(-keep).UnixMilli()
 }
 
 // takeTrashTurn calls EmptyTrash and logs its error.
@@ -127,7 +128,8 @@ func (a *App) seal(ctx context.Context, t *tenants.Tenant) (left bool) {
 func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 	ctx, cancel := context.WithTimeout(outer, trashEach)
 	defer cancel()
-	before := a.now().Add(-a.cfg.Trash.Keep - trashGrace).UnixMilli()
+	keep := a.settings().Trash.Keep // once, because it may change meanwhile
+	before := a.now().Add(-keep - trashGrace).UnixMilli()
 	erased := 0
 	t, err := a.directory.BySlug(ctx, slug)
 	if err == nil {
@@ -147,7 +149,7 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 	}
 	for i := 0; err == nil && i < len(a.rows); i++ {
 		row := &a.rows[i]
-		if row.Expire == nil || a.cfg.Trash.Keep == 0 {
+		if row.Expire == nil || keep == 0 {
 			continue
 		}
 		c := a.systemCall(row, t)

@@ -34,7 +34,7 @@ func runWith(t *testing.T, environ []string, stdin string, args ...string) answe
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	code := cli.Main(ctx, args, strings.NewReader(stdin), &stdout, &stderr, environ)
+	code := cli.Main(ctx, args, strings.NewReader(stdin), &stdout, &stderr, environ, nil)
 	return answer{code, stdout.String(), stderr.String()}
 }
 
@@ -105,7 +105,7 @@ func launch(t *testing.T, args ...string) *process {
 		}
 	}()
 	go func() {
-		code := cli.Main(ctx, args, strings.NewReader(""), p.stdout, p.stderr, nil)
+		code := cli.Main(ctx, args, strings.NewReader(""), p.stdout, p.stderr, nil, nil)
 		_ = p.stdout.w.Close()
 		_ = p.stderr.w.Close()
 		p.code <- code

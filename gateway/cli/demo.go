@@ -59,8 +59,7 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Data)) }()
-	options := gateway.Options{Holder: "tenantry demo", Init: true}
-	return p.runGateway(ctx, cfg, options, func(ctx context.Context, app *gateway.App) error {
+	ready := func(ctx context.Context, app *gateway.App) error {
 		tour, err := demo.Begin(ctx, app.Commands())
 		if err != nil {
 			return fmt.Errorf("demo: %w", err)
@@ -79,6 +78,9 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 			err = p.showTour(tour)
 		}
 		return err
+	}
+	return p.runGateway(ctx, service{
+		cfg: cfg, options: gateway.Options{Holder: "tenantry demo", Init: true}, ready: ready,
 	})
 }
 

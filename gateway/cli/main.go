@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -30,6 +31,7 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+	signals        *signals
 
 	configFile string
 	data       string
@@ -38,9 +40,17 @@ type program struct {
 }
 
 // Main runs the command with the given arguments (without the program's name) until it is done or ctx ends, and returns
-// the exit code.
-func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+// the exit code. The first of the signals that the process gets, other than SIGHUP for a server, ends ctx. What those
+// after it mean is in signals.
+func Main(
+	ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string, got <-chan os.Signal,
+) int {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ, signals: newSignals(cancel)}
+	over := make(chan struct{})
+	defer close(over)
+	go p.signals.watch(over, got)
 	root := p.root() //nolint:contextcheck // commands get their context when they run
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -25,6 +25,19 @@ type configFaults []error
 
 func (f configFaults) Error() string { return errors.Join(f...).Error() }
 
+// faultsOf returns the errors that were joined in err.
+func faultsOf(err error) configFaults {
+	var faults configFaults
+	var joined interface{ Unwrap() []error }
+	switch {
+	case errors.As(err, &faults):
+		return faults
+	case errors.As(err, &joined):
+		return joined.Unwrap()
+	}
+	return configFaults{err}
+}
+
 // load reads the settings. flags are the command's flags, by the name of their setting. Errors: configFaults.
 func (p *program) load(flags map[string]string) (config.Config, error) {
 	if flags == nil {
@@ -37,11 +50,7 @@ func (p *program) load(flags map[string]string) (config.Config, error) {
 	if err == nil {
 		return cfg, nil
 	}
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		return cfg, configFaults(joined.Unwrap())
-	}
-	return cfg, configFaults{err}
+	return cfg, faultsOf(err)
 }
 
 const (

@@ -407,7 +407,7 @@ func TestImport_Interrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var stderr strings.Builder
-	code := cli.Main(ctx, []string{"import", "--org", "acme", "-", "--data", dir}, stopping(stop), io.Discard, &stderr, nil)
+	code := cli.Main(ctx, []string{"import", "--org", "acme", "-", "--data", dir}, stopping(stop), io.Discard, &stderr, nil, nil)
 	if err := contains(stderr.String(), "command import was interrupted", "import the same file again to go on"); err != nil || code != 1 {
 		t.Errorf("exit %d: %v", code, err)
 	}

@@ -175,7 +175,7 @@ func (s *Server) orgLimits() Command {
 		if err != nil {
 			return RequestLimits{}, err
 		}
-		out, effective := RequestLimits{Org: in.Org}, t.Org.RequestLimits.Or(s.Limits)
+		out, effective := RequestLimits{Org: in.Org}, t.Org.RequestLimits.Or(s.Limits())
 		out.fill(c, change != nil, orgLimitNames(), all(&effective), all(&t.Org.RequestLimits))
 		return out, nil
 	})
@@ -209,8 +209,8 @@ func (s *Server) keyLimits() Command {
 			c.Note("key", k.ID)
 		}
 		out := RequestLimits{ID: k.ID, Name: k.Name}
-		effective := k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
-		visitors := k.Visitors.Or(c.Tenant.Org.RequestLimits.Visitor).Or(s.Limits.Visitor)
+		effective := k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits().Key)
+		visitors := k.Visitors.Or(c.Tenant.Org.RequestLimits.Visitor).Or(s.Limits().Visitor)
 		n := map[bool]int{true: 4, false: 2}[k.Kind == tenants.Browser] // keys of other kinds have no visitors
 		out.fill(c, change != nil, keyLimitNames(),
 			[]*rate.Limit{&effective.Rate, &effective.Quota, &visitors.Rate, &visitors.Quota}[:n],

@@ -269,7 +269,7 @@ func (s *Server) changeHandler(
 // deleteOrganization deletes an organization, or erases it. Its input does not refer to an organization, because an
 // erasure that failed midway is repeated after the organization is no longer found.
 func (s *Server) deleteOrganization(ctx context.Context, c *call, in Deletion) (Certificate, error) {
-	err := s.Directory.Delete(ctx, in.Slug, s.KeepDeleted)
+	err := s.Directory.Delete(ctx, in.Slug, s.KeepDeleted())
 	if err == nil && !in.Now {
 		err = s.setTenant(ctx, c, in.Slug) // for a record in its own audit log
 		if err != nil {

@@ -35,11 +35,11 @@ type Backend struct {
 	Keys      *keys.Service
 	Keyring   *keyring.Keyring
 	Transfer  *bundle.Service
-	Limits    rate.Set // the default limits
+	Limits    func() rate.Set // the default limits
 	Audit     *audit.Log
 	Seals     *audit.Seals
-	// KeepDeleted is how long a deleted organization can be restored; 0: until a command erases it.
-	KeepDeleted time.Duration
+	// KeepDeleted returns how long a deleted organization can be restored; 0: until a command erases it.
+	KeepDeleted func() time.Duration
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
 	// TempDir is the folder for the input of imports. It is made when it is missing. Reserve is how many bytes of its disk

@@ -21,9 +21,8 @@ const (
 // New returns a logger that writes to w according to the settings. Lines are buffered for up to 100 ms, so that a busy
 // gateway does not write once per request. Warnings and errors are written at once, with all lines before them. Close
 // writes the rest.
-func New(w io.Writer, c config.Log) (*slog.Logger, io.Closer) {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.Level)) // config has checked it; info if empty
+func New(w io.Writer, c config.Log) (*slog.Logger, *Output) {
+	level := new(slog.LevelVar)
 	b := &buffer{
 		out: w, w: bufio.NewWriterSize(w, bufferSize), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -33,7 +32,20 @@ func New(w io.Writer, c config.Log) (*slog.Logger, io.Closer) {
 	if c.Format == "text" {
 		h = slog.NewTextHandler(b, o)
 	}
-	return slog.New(&handler{h, b, c.Format != "text"}), b
+	out := &Output{b, level}
+	out.SetLevel(c.Level)
+	return slog.New(&handler{h, b, c.Format != "text"}), out
+}
+
+// Output is where the lines of a logger go. Safe for concurrent use.
+type Output struct {
+	*buffer
+	level *slog.LevelVar
+}
+
+// SetLevel sets the least severe level that is written: debug, info, warn or error.
+func (o *Output) SetLevel(level string) {
+	_ = o.level.UnmarshalText([]byte(level)) // config has checked it; unchanged if empty
 }
 
 // handler flushes the buffer after warnings and errors.

@@ -3,6 +3,7 @@ package middleware
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -41,24 +42,34 @@ type framed struct{ net.Listener }
 
 func (l framed) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	if tcp, ok := c.(*net.TCPConn); ok {
-		return &framedConn{TCPConn: tcp}, err
+	if s, ok := c.(stream); ok {
+		return &framedConn{stream: s}, err
 	}
 	return c, err
+}
+
+// stream is a TCP connection, or what wraps one. The server uses these methods.
+type stream interface {
+	net.Conn
+	io.ReaderFrom
+	CloseWrite() error
 }
 
 // framedConn records whether a line that was read begins with Content-Length. The server reads a connection from one
 // goroutine at a time.
 type framedConn struct {
-	*net.TCPConn
+	stream
 	sawLength atomic.Bool
 	matched   int // bytes of lengthLine matched so far
 }
 
+// NetConn returns the connection that c wraps.
+func (c *framedConn) NetConn() net.Conn { return c.stream }
+
 const lengthLine = "\ncontent-length:"
 
 func (c *framedConn) Read(into []byte) (int, error) {
-	n, err := c.TCPConn.Read(into)
+	n, err := c.stream.Read(into)
 	if !c.sawLength.Load() {
 		c.scan(into[:n])
 	}

@@ -21,7 +21,7 @@ import (
 // Module serves the organization itself. It is immutable and safe for concurrent use.
 type Module struct {
 	Directory *tenants.Directory
-	Defaults  rate.Set // request limits of organizations without their own
+	Defaults  func() rate.Set // returns the request limits of organizations without their own
 	// FileBytes returns how many bytes of files the organization has stored.
 	FileBytes func(context.Context, *tenants.Tenant) (int64, error)
 }
@@ -85,10 +85,12 @@ func (in *Change) apply(c *operation.Call, o *tenants.Organization) (errs fault.
 
 // Operations returns the rows.
 func (m *Module) Operations() []operation.Row {
-	usual := Module{Defaults: rate.Set{
-		Organization: rate.Pair{Rate: rate.PerSecond(1000), Quota: rate.Unlimited()},
-		Key:          rate.Pair{Rate: rate.PerSecond(500), Quota: rate.Unlimited()},
-		Visitor:      rate.Pair{Rate: rate.PerSecond(5), Quota: rate.PerHour(1000)},
+	usual := Module{Defaults: func() rate.Set {
+		return rate.Set{
+			Organization: rate.Pair{Rate: rate.PerSecond(1000), Quota: rate.Unlimited()},
+			Key:          rate.Pair{Rate: rate.PerSecond(500), Quota: rate.Unlimited()},
+			Visitor:      rate.Pair{Rate: rate.PerSecond(5), Quota: rate.PerHour(1000)},
+		}
 	}}
 	example := usual.answer(&tenants.Tenant{Org: tenants.Organization{
 		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
@@ -191,7 +193,7 @@ func (m *Module) answer(t *tenants.Tenant, url string, used Used) Answer {
 	o := &t.Org
 	a := Answer{
 		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{}, Used: used,
-		RequestLimits: o.RequestLimits.Or(m.Defaults), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
+		RequestLimits: o.RequestLimits.Or(m.Defaults()), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
 	}
 	for _, name := range tenants.AllFeatures() {
 		a.Features[name] = o.Feature(name)

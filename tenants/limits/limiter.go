@@ -42,7 +42,7 @@ type Options struct {
 type Limiter struct {
 	shared   *shared // nil: there is no Redis
 	local    *local
-	defaults rate.Set
+	defaults atomic.Pointer[rate.Set]
 	prefix   string
 	now      func() time.Time
 	timeout  time.Duration // of one call of Redis
@@ -53,8 +53,9 @@ type Limiter struct {
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, breaker: o.Breaker, now: o.Now,
+	l := &Limiter{local: newLocal(), prefix: o.Prefix, breaker: o.Breaker, now: o.Now,
 		timeout: cmp.Or(o.Timeout, redisTimeout)}
+	l.SetDefaults(o.Defaults)
 	if o.Redis != nil {
 		l.shared = newShared(o.Redis)
 	}
@@ -68,7 +69,10 @@ func New(o Options) *Limiter {
 }
 
 // Defaults returns the limits that apply where organizations and keys set none.
-func (l *Limiter) Defaults() rate.Set { return l.defaults }
+func (l *Limiter) Defaults() rate.Set { return *l.defaults.Load() }
+
+// SetDefaults sets the limits that apply where organizations and keys set none, for the requests that follow.
+func (l *Limiter) SetDefaults(s rate.Set) { l.defaults.Store(&s) }
 
 // Local returns how many requests this process counted alone because Redis was unavailable. It stays 0 if no Redis is
 // configured.
@@ -136,7 +140,7 @@ type rule struct {
 
 // rules returns the limits that govern a request, except that of an Anonymous address. It appends to into.
 func (l *Limiter) rules(r *Request, into []rule) []rule {
-	in := r.Limits.Or(l.defaults)
+	in := r.Limits.Or(l.Defaults())
 	org, caller := r.holders()
 	into = add(into, in.Organization, org, "organization rate", "organization quota")
 	if r.Caller.kind != anonymousKind {
@@ -158,7 +162,7 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 // addressRules returns the limits of the address of an Anonymous caller. They depend neither on the host, which the
 // caller chooses, nor on the organization, whose limits would reveal that it exists.
 func (l *Limiter) addressRules(c Caller, into []rule) []rule {
-	into = add(into, address(l.defaults), l.prefix+"limit:address:"+c.address.String(), "address rate", "address quota")
+	into = add(into, address(l.Defaults()), l.prefix+"limit:address:"+c.address.String(), "address rate", "address quota")
 	markTransient(into)
 	return into
 }
@@ -256,7 +260,7 @@ func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, fellBac
 // recovers by itself.
 func (l *Limiter) Return(ctx context.Context, r Request) {
 	var buffer [maxRules]rule
-	in := r.Limits.Or(l.defaults)
+	in := r.Limits.Or(l.Defaults())
 	org, caller := r.holders()
 	rules := add(buffer[:0], in.Organization, org, "", "")
 	if r.Caller.kind == anonymousKind {

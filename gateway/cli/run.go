@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/handover"
+	"tenantry/gateway/logging"
+)
+
+// storeWait bounds the wait at the start for a database server that may be starting at the same time.
+const storeWait = 30 * time.Second
+
+// errTakenOver is why a gateway ends that has a successor.
+var errTakenOver = errors.New("another process has taken over")
+
+// service is a gateway as a command runs it.
+type service struct {
+	cfg      config.Config
+	options  gateway.Options
+	takeover bool // from the server that uses the data folder
+	// reload returns the settings as they are now; nil: they are not read again.
+	reload func() (config.Config, error)
+	// ready is called once the gateway accepts connections. Its error ends the gateway.
+	ready func(context.Context, *gateway.App) error
+
+	log    *slog.Logger
+	output *logging.Output
+}
+
+// runGateway runs the gateway until ctx ends or another process takes over. It waits for other commands that use the
+// data folder, but not for another server.
+func (p *program) runGateway(ctx context.Context, s service) error {
+	s.log, s.output = logging.New(p.stderr, s.cfg.Log)
+	defer func() { _ = s.output.Close() }() // a failure to write the log cannot be reported
+	s.options.Log, s.options.Version, s.options.WaitForStore = s.log, version().Version, storeWait
+	s.options.Hurry = p.signals.hurry
+	defer func() { _ = s.options.Sockets.Close() }() // those that were not used
+	var predecessor *handover.Predecessor
+	if s.takeover {
+		var err error
+		if predecessor, err = s.takeOver(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		var since time.Time
+		if s.options.Sockets[handover.HTTP] != nil {
+			since = s.options.Sockets[handover.HTTP].Since
+		}
+		app, err := waitWhileInUse(ctx,
+			func() (*gateway.App, error) { return gateway.New(ctx, s.cfg, s.options) },
+			func(h gateway.Holder) bool { return h.Control == "" || s.takeover })
+		if err != nil {
+			err = explainOpenError(s.cfg, err)
+			if predecessor != nil {
+				predecessor.Fail(err)
+			}
+			return err
+		}
+		if predecessor != nil {
+			predecessor.Ready()
+			predecessor = nil
+		}
+		s.log.InfoContext(ctx, "the gateway is ready", "version", s.options.Version, "listen", app.Addr().String())
+		if !since.IsZero() {
+			s.log.InfoContext(ctx, "requests waited", "for", time.Since(since).Round(time.Millisecond).String())
+		}
+		err = s.run(ctx, app, p.signals.reload)
+		left, failed := app.HandOver(ctx)
+		if left == nil || ctx.Err() != nil {
+			_ = left.Close() // nobody will accept on them
+			cause := cmp.Or(err, context.Cause(ctx), errTakenOver)
+			s.log.InfoContext(ctx, "the gateway has ended", "cause", cause.Error())
+			return err
+		}
+		s.log.WarnContext(ctx, "the other process did not take over, so this one serves again", "error", failed)
+		s.cfg, s.takeover, s.options.Sockets, s.options.Init = app.Settings(), true, left, false
+		s.ready = func(context.Context, *gateway.App) error { return nil }
+	}
+}
+
+// run runs an App to its end.
+func (s *service) run(ctx context.Context, app *gateway.App, reload <-chan struct{}) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(running) }()
+	err := s.ready(running, app)
+	if err != nil {
+		stop()
+	}
+	for {
+		select {
+		case <-reload:
+			s.readAgain(ctx, app)
+		case e := <-ended:
+			return errors.Join(err, e, app.Close()) //nolint:contextcheck // it ends after ctx
+		}
+	}
+}
+
+// readAgain applies the settings as they are now. A mistake in them changes nothing.
+func (s *service) readAgain(ctx context.Context, app *gateway.App) {
+	if s.reload == nil {
+		return
+	}
+	next, err := s.reload()
+	var changed, remaining []string
+	if err == nil {
+		changed, remaining, err = app.Reload(next)
+	}
+	if err != nil {
+		for _, fault := range faultsOf(err) {
+			s.log.ErrorContext(ctx, "the settings were not read again, and nothing has changed", "error", fault)
+		}
+		return
+	}
+	s.output.SetLevel(next.Log.Level)
+	s.log.InfoContext(ctx, "the settings were read again", "changed", changed)
+	if len(remaining) > 0 {
+		s.log.WarnContext(ctx, "some settings take effect only at the next start", "settings", remaining)
+	}
+}
+
+// takeOver asks the server that uses the data folder to hand over, and adds its sockets to the options. It returns nil
+// if there is no such server, or if it ended before it could.
+func (s *service) takeOver(ctx context.Context) (*handover.Predecessor, error) {
+	holder, err := gateway.ReadHolder(s.cfg.Data)
+	if err != nil || holder.Control == "" {
+		s.log.InfoContext(ctx, "there is no server to take over from")
+		return nil, nil //nolint:nilerr // the lock of the folder decides whether there is one
+	}
+	predecessor, err := handover.Ask(ctx, holder.Control)
+	if errors.Is(err, handover.ErrRefused) {
+		return nil, fmt.Errorf("%s: %w", holder, err)
+	}
+	if err != nil {
+		s.log.InfoContext(ctx, "there is no server to take over from", "error", err)
+		return nil, nil
+	}
+	s.log.InfoContext(ctx, "taking over", "from", holder.String())
+	sockets, err := predecessor.Sockets(ctx)
+	if err != nil {
+		predecessor.Fail(err)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		s.log.WarnContext(ctx, "the other server has not handed over; starting without it", "error", err)
+		return nil, nil
+	}
+	_ = s.options.Sockets.Close() // those of a service manager; the other server has its own
+	s.options.Sockets = sockets
+	return predecessor, nil
+}

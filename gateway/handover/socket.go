@@ -1,0 +1,56 @@
+package handover
+
+import (
+	"errors"
+	"net"
+	"time"
+)
+
+// The names of sockets.
+const (
+	HTTP  = "http"
+	Admin = "admin"
+)
+
+// Socket is a listening socket, with connections that wait for their next request. Its owner closes it.
+type Socket struct {
+	Name      string    // HTTP or Admin
+	Address   string    // the address of the settings that it was made for
+	Inherited bool      // another process, or another part of this one, has used it
+	Since     time.Time // nothing was accepted since then; zero: unknown
+	Listener  *net.TCPListener
+	Conns     []*net.TCPConn
+}
+
+// Close closes the socket and its connections.
+func (s *Socket) Close() error {
+	var errs []error
+	for _, c := range s.Conns {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(append(errs, s.Listener.Close())...)
+}
+
+// Sockets are those that a process inherits, by name.
+type Sockets map[string]*Socket
+
+// Take removes and returns the socket for an address of the settings, or nil if there is none.
+func (s Sockets) Take(name, address string) *Socket {
+	found := s[name]
+	if found == nil || found.Address != address {
+		return nil
+	}
+	delete(s, name)
+	found.Inherited = true
+	return found
+}
+
+// Close closes all sockets that were not taken.
+func (s Sockets) Close() error {
+	var errs []error
+	for name, socket := range s {
+		errs = append(errs, socket.Close())
+		delete(s, name)
+	}
+	return errors.Join(errs...)
+}

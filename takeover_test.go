@@ -1,0 +1,497 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// longTests is the variable that makes some tests take minutes.
+const longTests = "TENANTRY_TEST_LONG"
+
+// running is a server in a process of its own.
+type running struct {
+	cmd     *exec.Cmd
+	stderr  *bytes.Buffer
+	address string
+	admin   string
+	ended   chan error
+}
+
+// start runs a server until it is ready, or returns nil and its process if it ends before.
+func start(t *testing.T, change func(*exec.Cmd), args ...string) (*running, *running) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	r := &running{cmd: command(ctx, t, append([]string{"serve"}, args...)...), stderr: &bytes.Buffer{}, ended: make(chan error, 1)}
+	r.cmd.Stderr = r.stderr
+	stdout, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(r.cmd)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	go func() { r.ended <- r.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		cancel()
+	})
+	found := regexp.MustCompile(`http://([^ \n]+)(?: \(operations on http://(\S+)\))?`).FindStringSubmatch(line)
+	if err != nil || found == nil {
+		return nil, r
+	}
+	r.address, r.admin = found[1], found[2]
+	return r, r
+}
+
+// wait returns the exit code of the process and what it wrote to standard error.
+func (r *running) wait(t *testing.T) (int, string) {
+	t.Helper()
+	select {
+	case err := <-r.ended:
+		r.ended <- err
+		return r.cmd.ProcessState.ExitCode(), r.stderr.String()
+	case <-time.After(time.Minute):
+		t.Fatal("the process did not end")
+		return 0, ""
+	}
+}
+
+func (r *running) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		t.Errorf("%v: %v", s, err)
+	}
+}
+
+// result runs a command and parses what it prints.
+func result[T any](t *testing.T, args ...string) (v T) {
+	t.Helper()
+	cmd := command(t.Context(), t, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &v)
+	}
+	if err != nil {
+		t.Fatalf("tenantry %q: %v\n%s%s", args, err, out, stderr.String())
+	}
+	return v
+}
+
+// installation makes an installation with the organization acme, and returns its folder and the token of a key.
+func installation(t *testing.T) (dir, token string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	result[any](t, "org", "create", "--slug", "acme", "--name", "Acme", "--data", dir)
+	key := result[struct{ Token string }](t, "key", "create", "--org", "acme", "--name", "k", "--kind", "server_full",
+		"--permission", "contacts", "--data", dir)
+	return dir, key.Token
+}
+
+// ask sends a request and returns the status and the answer.
+func ask(t *testing.T, transport http.RoundTripper, method, address, path, token, body string) (int, string, error) {
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if body != "" { // the transport cannot send it twice by itself
+		r.Body = io.NopCloser(struct{ io.Reader }{strings.NewReader(body)})
+		r.ContentLength = int64(len(body))
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		r.Host = "acme.localhost"
+		r.Header.Set("X-Service-Token", token)
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(answer), err
+}
+
+// load sends requests until it is stopped.
+type load struct {
+	stop    chan struct{}
+	clients sync.WaitGroup
+	sent    atomic.Int64
+	stored  atomic.Int64
+	slowest atomic.Int64 // nanoseconds
+}
+
+func startLoad(t *testing.T, address, token string) *load {
+	t.Helper()
+	const clients = 8
+	l := &load{stop: make(chan struct{})}
+	for n := range clients {
+		l.clients.Go(func() {
+			transport := &http.Transport{DisableKeepAlives: n == 0}
+			defer transport.CloseIdleConnections()
+			for i := 0; ; i++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				begun := time.Now()
+				method, path, body, want := http.MethodGet, "/api/campaigns/count", "", http.StatusOK
+				if i%2 == 0 {
+					method, path, want = http.MethodPost, "/api/contacts", http.StatusOK
+					body = fmt.Sprintf(`{"last_name": "Client %d number %d"}`, n, i)
+				}
+				code, answer, err := ask(t, transport, method, address, path, token, body)
+				l.sent.Add(1)
+				if err != nil || code != want {
+					t.Errorf("%s %s: %d %s %v, want %d", method, path, code, answer, err, want)
+					return
+				}
+				if i%2 == 0 {
+					l.stored.Add(1)
+				}
+				for took := int64(time.Since(begun)); ; {
+					if had := l.slowest.Load(); took <= had || l.slowest.CompareAndSwap(had, took) {
+						break
+					}
+				}
+			}
+		})
+	}
+	return l
+}
+
+// end stops the load and checks that every record is there once.
+func (l *load) end(t *testing.T, address, token string) {
+	t.Helper()
+	close(l.stop)
+	l.clients.Wait()
+	code, answer, err := ask(t, http.DefaultTransport, http.MethodGet, address, "/api/campaigns/count", token, "")
+	var got struct {
+		Data struct{ Count int64 }
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(answer), &got)
+	}
+	if err != nil || code != http.StatusOK || got.Data.Count != l.stored.Load() {
+		t.Errorf("there are %d contacts (%d %.200s %v), want the %d that were stored", got.Data.Count, code, answer, err, l.stored.Load())
+	}
+	t.Logf("%d requests, the slowest took %s", l.sent.Load(), time.Duration(l.slowest.Load()))
+}
+
+// TestTakeover replaces the server under load, again and again. No request is refused, cut or lost.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	takeovers, requests := 5, int64(2000)
+	if os.Getenv(longTests) != "" {
+		takeovers, requests = 20, 100_000
+	}
+	dir, token := installation(t)
+	args := []string{"--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--takeover"}
+	limits := func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "TENANTRY_LIMITS__KEY=off", "TENANTRY_LIMITS__ORGANIZATION=off", "TENANTRY_LOG__REQUESTS=false")
+	}
+	now, failed := start(t, limits, args...)
+	if now == nil {
+		code, text := failed.wait(t)
+		t.Fatalf("the first server ended with %d: %s", code, text)
+	}
+	l := startLoad(t, now.address, token)
+	for i := range takeovers {
+		for deadline := time.Now().Add(5 * time.Minute); l.sent.Load() < int64(i+1)*requests/int64(takeovers+1) && !t.Failed(); {
+			time.Sleep(time.Millisecond)
+			if time.Now().After(deadline) {
+				t.Fatal("too few requests")
+			}
+		}
+		next, failed := start(t, limits, args...)
+		if next == nil {
+			code, text := failed.wait(t)
+			t.Fatalf("takeover %d: the next server ended with %d: %s\n%s", i, code, text, now.stderr)
+		}
+		if code, text := now.wait(t); code != 0 || !strings.Contains(text, "another process has taken over") {
+			t.Errorf("takeover %d: the server ended with %d: %s", i, code, text)
+		}
+		if next.address != now.address || next.admin != now.admin {
+			t.Errorf("takeover %d: the addresses are %s and %s, were %s and %s", i, next.address, next.admin, now.address, now.admin)
+		}
+		now = next
+	}
+	for l.sent.Load() < requests && !t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+	l.end(t, now.address, token)
+	now.signal(t, syscall.SIGTERM)
+	code, text := now.wait(t)
+	if code != 0 {
+		t.Errorf("the last server ended with %d: %s", code, text)
+	}
+	t.Log(regexp.MustCompile(`"requests waited","for":"[^"]*"`).FindString(text))
+}
+
+// TestTakeover_Failed: a server goes on if its successor cannot start, or is killed.
+func TestTakeover_Failed(t *testing.T) {
+	t.Parallel()
+	dir, token := installation(t)
+	args := []string{"--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
+	server, _ := start(t, nil, args...)
+	if server == nil {
+		t.Fatal("the server did not start")
+	}
+	served := func(when string) {
+		t.Helper()
+		transport := &http.Transport{DisableKeepAlives: true}
+		if code, answer, err := ask(t, transport, http.MethodGet, server.address, "/api/campaigns/count", token, ""); err != nil || code != 200 {
+			t.Errorf("%s: %d %s %v, want 200", when, code, answer, err)
+		}
+		result[any](t, "org", "list", "--data", dir)
+	}
+	kept := &http.Transport{}
+	defer kept.CloseIdleConnections()
+	for name, c := range map[string]struct {
+		env  string
+		args []string
+		says string
+	}{
+		"settings that cannot be used": {env: "TENANTRY_LOG__LEVEL=loud", args: args, says: "log.level"},
+		"a keyring that is missing":    {env: "TENANTRY_KEYRING=" + filepath.Join(t.TempDir(), "none.json"), args: args, says: "keyring"},
+		"an address that is taken":     {args: []string{"--data", dir, "--listen", server.address, "--admin-listen", "127.0.0.1:0"}, says: "cannot listen"},
+	} {
+		if code, _, err := ask(t, kept, http.MethodGet, server.address, "/api/campaigns/count", token, ""); err != nil || code != 200 {
+			t.Errorf("%s, on a connection that was kept: %d %v", name, code, err)
+		}
+		next, failed := start(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, c.env) }, append(c.args, "--takeover")...)
+		if next != nil {
+			t.Fatalf("%s: the next server started", name)
+		}
+		if code, text := failed.wait(t); code != 1 || !strings.Contains(text, c.says) {
+			t.Errorf("%s: the next server ended with %d: %s, want 1 and %q", name, code, text, c.says)
+		}
+		served(name)
+	}
+	for _, delay := range []time.Duration{5, 15, 25, 40, 60, 90} { // whatever it was doing
+		cmd := command(t.Context(), t, append([]string{"serve", "--takeover"}, args...)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(delay * time.Millisecond)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		select {
+		case err := <-server.ended: // it was ready before it was killed
+			server.ended <- err
+			if server, _ = start(t, nil, append(args, "--takeover")...); server == nil {
+				t.Fatal("no server could be started after the successor was killed")
+			}
+		case <-time.After(200 * time.Millisecond):
+		}
+		served(fmt.Sprintf("killed after %d ms", delay))
+	}
+	server.signal(t, syscall.SIGTERM)
+	if code, text := server.wait(t); code != 0 {
+		t.Errorf("the server ended with %d: %s", code, text)
+	}
+	alone, _ := start(t, nil, append(args, "--takeover")...) // there is nobody to take over from
+	if alone == nil {
+		t.Fatal("no server starts without another")
+	}
+}
+
+// TestStop: a server that is told to stop says that it is not ready, and serves until the wait is over or the second
+// signal comes.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	dir, token := installation(t)
+	server, failed := start(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TENANTRY_TIMEOUTS__DRAIN=1h") },
+		"--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	if server == nil {
+		_, text := failed.wait(t)
+		t.Fatal(text)
+	}
+	ready := func() (int, string) {
+		code, answer, err := ask(t, http.DefaultTransport, http.MethodGet, server.admin, "/readyz", "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code, answer
+	}
+	if code, answer := ready(); code != 200 {
+		t.Errorf("readyz: %d %s, want 200", code, answer)
+	}
+	server.signal(t, syscall.SIGTERM)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		code, answer := ready()
+		if code == http.StatusServiceUnavailable && strings.Contains(answer, `"server":"stopping"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("readyz: %d %s, want 503 and stopping", code, answer)
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+server.address+"/api/campaigns/count", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "acme.localhost"
+	r.Header.Set("X-Service-Token", token)
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("while it stops: %d, closing %t, want 200 and a connection that closes", resp.StatusCode, resp.Close)
+	}
+	refused, other := start(t, nil, "--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--takeover")
+	if refused != nil {
+		t.Error("another server took over from one that stops")
+	} else if code, text := other.wait(t); code != 1 || !strings.Contains(text, "stopping") {
+		t.Errorf("taking over from a server that stops: %d %s, want 1 and the reason", code, text)
+	}
+	server.signal(t, os.Interrupt)
+	if code, text := server.wait(t); code != 0 {
+		t.Errorf("the server ended with %d: %s", code, text)
+	}
+}
+
+// TestReload: SIGHUP applies some settings, names those that it cannot apply, and changes nothing if there is a mistake.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	dir, token := installation(t)
+	file := filepath.Join(t.TempDir(), "settings.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("log: {requests: false}\n")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	server, failed := start(t, func(cmd *exec.Cmd) { cmd.Stderr = w },
+		"--data", dir, "--config", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	_ = w.Close()
+	if server == nil {
+		_, text := failed.wait(t)
+		t.Fatal(text)
+	}
+	lines := bufio.NewScanner(r)
+	reload := func(text string, want ...string) {
+		t.Helper()
+		write(text)
+		server.signal(t, syscall.SIGHUP)
+		for _, part := range want {
+			for lines.Scan() && !strings.Contains(lines.Text(), part) {
+			}
+			if err := lines.Err(); err != nil || !strings.Contains(lines.Text(), part) {
+				t.Fatalf("the log does not contain %q: %v", part, err)
+			}
+		}
+	}
+	metrics := func(want int) {
+		t.Helper()
+		if code, _, err := ask(t, http.DefaultTransport, http.MethodGet, server.admin, "/metrics", "", ""); err != nil || code != want {
+			t.Errorf("metrics: %d %v, want %d", code, err, want)
+		}
+	}
+	count := func(want int) {
+		t.Helper()
+		if code, answer, err := ask(t, http.DefaultTransport, http.MethodGet, server.address, "/api/campaigns/count", token, ""); err != nil || code != want {
+			t.Errorf("count: %d %s %v, want %d", code, answer, err, want)
+		}
+	}
+	metrics(200)
+	count(200)
+	reload("admin: {token: 0123456789abcdef}\nlimits: {key: 1/h, in_flight: 300}\n",
+		`"changed":["admin.token","limits.key"]`, `"settings":["limits.in_flight"`)
+	metrics(401)
+	count(200) // the first of this hour
+	count(429)
+	reload("\nadmin: {}\nlimits: {key: fast}\n", file+" line 3")
+	metrics(401)
+	reload("log: {requests: false}\n", `"changed":["admin.token","limits.key"]`)
+	metrics(200)
+	count(200)
+	server.signal(t, syscall.SIGTERM)
+	if code, _ := server.wait(t); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+}
+
+// TestActivation: a server takes sockets of a service manager, whose queue outlives it.
+func TestActivation(t *testing.T) {
+	t.Parallel()
+	dir, token := installation(t)
+	var files []*os.File
+	var addresses []string
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		f, err := l.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files, addresses = append(files, f), append(addresses, l.Addr().String())
+	}
+	serve := func() *running {
+		server, failed := start(t, func(cmd *exec.Cmd) {
+			cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+			cmd.Path, cmd.ExtraFiles = "/bin/sh", files
+			cmd.Env = append(cmd.Env, "LISTEN_FDS=2", "LISTEN_FDNAMES=admin:http")
+		}, "--data", dir)
+		if server == nil {
+			_, text := failed.wait(t)
+			t.Fatal(text)
+		}
+		if server.admin != addresses[0] || server.address != addresses[1] {
+			t.Errorf("the addresses are %s and %s, want %v", server.admin, server.address, addresses)
+		}
+		return server
+	}
+	first := serve()
+	first.signal(t, syscall.SIGTERM)
+	if code, text := first.wait(t); code != 0 {
+		t.Errorf("the server ended with %d: %s", code, text)
+	}
+	answered := make(chan error, 1)
+	go func() { // waits in the queue
+		code, answer, err := ask(t, &http.Transport{DisableKeepAlives: true}, http.MethodGet, addresses[1], "/api/campaigns/count", token, "")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%d %s", code, answer)
+		}
+		answered <- err
+	}()
+	serve()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

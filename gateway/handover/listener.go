@@ -251,6 +251,9 @@ type Conn struct {
 
 	mu      sync.Mutex // guards what follows; it may be taken while that of the listener is held
 	between bool       // no byte of the next request has been read
+	// ahead is set if the last Read got a single byte as wanted. While a server handles a request it reads one byte to
+	// notice that the client has gone. It may get that of the next request: fast clients send it before that Read ends.
+	ahead bool
 	// deadlines is how many read deadlines the server sets before it reads the next request. When it sets one more, the
 	// request has begun: its first bytes came together with the request before.
 	deadlines int
@@ -263,7 +266,7 @@ type Conn struct {
 func (c *Conn) await(deadlines int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.between, c.deadlines = true, deadlines
+	c.between, c.deadlines = !c.ahead, deadlines
 }
 
 // wake ends the present or next Read that waits for a request.
@@ -300,7 +303,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reading = false
+	c.reading, c.ahead = false, n == 1 && len(p) == 1
 	if n > 0 {
 		c.between = false
 	} else if c.between && c.stopped && errors.Is(err, os.ErrDeadlineExceeded) {

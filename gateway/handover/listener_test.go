@@ -223,6 +223,49 @@ func TestPipelinedRequestsAreAnswered(t *testing.T) {
 	}
 }
 
+// TestFirstByteIsNotLost: a server that waits for the end of a request's client may have read the first byte of the
+// next one.
+func TestFirstByteIsNotLost(t *testing.T) {
+	t.Parallel()
+	socket := newSocket(t)
+	entered, leave := make(chan struct{}, 1), make(chan struct{})
+	first := serve(t, socket, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			entered <- struct{}{}
+			<-leave
+		}
+		named("first ")(w, r)
+	}))
+	c := dial(t, socket.Listener.Addr())
+	c.send(t, "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-entered
+	c.send(t, get[:1])
+	first.await(t, "connections with a byte of the next request", 1, func(l *Listener) (n int) {
+		for c := range l.conns {
+			c.mu.Lock()
+			if c.ahead {
+				n++
+			}
+			c.mu.Unlock()
+		}
+		return n
+	})
+	released := make(chan *Socket, 1)
+	go func() { released <- first.end(t) }()
+	<-first.listener.stop
+	close(leave)
+	if got := c.answer(t); got != "first " {
+		t.Errorf("got %q, want first", got)
+	}
+	c.send(t, get[1:])
+	if got := c.answer(t); got != "first " {
+		t.Errorf("got %q, want first", got)
+	}
+	if err := (<-released).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNoRequestIsLost changes servers under load, on connections that are kept and on new ones.
 func TestNoRequestIsLost(t *testing.T) {
 	t.Parallel()

@@ -362,7 +362,7 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if resp.StatusCode != 200 || !resp.Close {
+	if resp.StatusCode != http.StatusOK || !resp.Close {
 		t.Errorf("while it stops: %d, closing %t, want 200 and a connection that closes", resp.StatusCode, resp.Close)
 	}
 	refused, other := start(t, nil, "--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--takeover")

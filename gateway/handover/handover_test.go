@@ -160,7 +160,9 @@ func TestHandover_Interrupted(t *testing.T) {
 		t.Errorf("Sockets with a context that has ended: %v, %v, want %v", s, err, context.Canceled)
 	}
 	_ = p.conn.Close()
-	<-given
+	if err := <-given; err == nil {
+		t.Error("Give succeeded, want an error")
+	}
 }
 
 func TestAsk_Refused(t *testing.T) {
@@ -213,7 +215,7 @@ func TestActivated(t *testing.T) {
 				first = descriptors(t, n, int(high.Add(10)))
 			}
 			got, err := activated([]string{"A=b", "LISTEN_PID=" + c.pid, "LISTEN_FDS=" + c.n, "LISTEN_FDNAMES=" + c.names}, first)
-			defer got.Close()
+			defer func() { _ = got.Close() }()
 			if c.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refused) {
 					t.Errorf("got %v, want %q in the error", err, c.refused)

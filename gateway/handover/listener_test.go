@@ -362,7 +362,9 @@ func TestSuspendEndsWithItsContext(t *testing.T) {
 	if err := errors.Join(g.server.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
-	<-g.ended
+	if err := <-g.ended; !errors.Is(err, ErrSuspended) && !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("Serve ended with %v, want %v", err, ErrSuspended)
+	}
 }
 
 // TestInheritedConnections: those whose client is gone or idle for too long are closed, and the others wait again if

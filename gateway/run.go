@@ -123,13 +123,11 @@ func (a *App) drain(ctx context.Context, failed <-chan error) error {
 
 // end stops accepting and waits for running requests. Without a successor their connections are closed.
 func (a *App) end(ctx context.Context, s server) error {
-	err := s.listener.Close()
 	if a.successor == nil {
+		_ = s.listener.Refuse()       // it fails if the socket is closed already
 		s.SetKeepAlivesEnabled(false) // tells the clients of running requests
 	}
-	if err == nil {
-		err = s.listener.Suspend(ctx)
-	}
+	err := s.listener.Suspend(ctx)
 	if err == nil {
 		err = s.Shutdown(ctx)
 	}

@@ -210,6 +210,9 @@ func (l *Listener) Close() error {
 	return err
 }
 
+// Refuse is Close, and closes the socket too, so that new connections are refused.
+func (l *Listener) Refuse() error { return errors.Join(l.Close(), l.tcp.Close()) }
+
 // Suspend is Close, and waits until no request is running. It returns the error of ctx if that ends before.
 func (l *Listener) Suspend(ctx context.Context) error {
 	if err := l.Close(); err != nil {

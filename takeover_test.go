@@ -29,39 +29,56 @@ const longTests = "TENANTRY_TEST_LONG"
 // running is a server in a process of its own.
 type running struct {
 	cmd     *exec.Cmd
+	stdout  *bufio.Reader
 	stderr  *bytes.Buffer
 	address string
 	admin   string
 	ended   chan error
 }
 
-// start runs a server until it is ready, or returns nil and its process if it ends before.
-func start(t *testing.T, change func(*exec.Cmd), args ...string) (*running, *running) {
+// launch starts a server, which ends with the test at the latest.
+func launch(t *testing.T, change func(*exec.Cmd), args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	r := &running{cmd: command(ctx, t, append([]string{"serve"}, args...)...), stderr: &bytes.Buffer{}, ended: make(chan error, 1)}
 	r.cmd.Stderr = r.stderr
-	stdout, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if change != nil {
 		change(r.cmd)
 	}
-	if err := r.cmd.Start(); err != nil {
+	stdout, err := r.cmd.StdoutPipe()
+	if err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	go func() { r.ended <- r.cmd.Wait() }()
+	r.stdout = bufio.NewReader(stdout)
 	t.Cleanup(func() {
 		_ = r.cmd.Process.Kill()
 		cancel()
 	})
+	return r
+}
+
+// ready waits until the server is ready. It returns false if that ends before.
+func (r *running) ready() bool {
+	line, err := r.stdout.ReadString('\n')
+	go func() { r.ended <- r.cmd.Wait() }()
 	found := regexp.MustCompile(`http://([^ \n]+)(?: \(operations on http://(\S+)\))?`).FindStringSubmatch(line)
 	if err != nil || found == nil {
-		return nil, r
+		return false
 	}
 	r.address, r.admin = found[1], found[2]
+	return true
+}
+
+// start runs a server until it is ready, or returns nil and its process if it ends before.
+func start(t *testing.T, change func(*exec.Cmd), args ...string) (*running, *running) {
+	t.Helper()
+	r := launch(t, change, args...)
+	if !r.ready() {
+		return nil, r
+	}
 	return r, r
 }
 
@@ -317,6 +334,107 @@ func TestTakeover_Failed(t *testing.T) {
 	alone, _ := start(t, nil, append(args, "--takeover")...) // there is nobody to take over from
 	if alone == nil {
 		t.Fatal("no server starts without another")
+	}
+}
+
+// TestTakeover_OtherAddress: a new process may listen elsewhere. Nobody listens at the old address then.
+func TestTakeover_OtherAddress(t *testing.T) {
+	t.Parallel()
+	dir, token := installation(t)
+	first, _ := start(t, nil, "--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "")
+	if first == nil {
+		t.Fatal("the server did not start")
+	}
+	second, failed := start(t, nil, "--data", dir, "--listen", "localhost:0", "--admin-listen", "", "--takeover")
+	if second == nil {
+		_, text := failed.wait(t)
+		t.Fatal(text)
+	}
+	if code, text := first.wait(t); code != 0 {
+		t.Errorf("the first server ended with %d: %s", code, text)
+	}
+	if c, err := net.Dial("tcp", first.address); err == nil {
+		_ = c.Close()
+		t.Error("somebody listens at the old address")
+	}
+	code, answer, err := ask(t, &http.Transport{DisableKeepAlives: true}, http.MethodGet, second.address, "/api/campaigns/count", token, "")
+	if err != nil || code != http.StatusOK {
+		t.Errorf("at the new address: %d %s %v, want 200", code, answer, err)
+	}
+}
+
+// TestTakeover_Interrupted: the next process waits for a running request. It starts alone if the one before is killed,
+// and that goes on if the next one is.
+func TestTakeover_Interrupted(t *testing.T) {
+	t.Parallel()
+	dir, token := installation(t)
+	args := []string{"--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "", "--takeover"}
+	for _, killed := range []string{"next", "first"} {
+		first, failed := start(t, nil, args...)
+		if first == nil {
+			_, text := failed.wait(t)
+			t.Fatal(text)
+		}
+		c, err := net.Dial("tcp", first.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const body = `{"last_name": "Slow"}`
+		_, err = fmt.Fprintf(c, "POST /api/contacts HTTP/1.1\r\nHost: acme.localhost\r\nX-Service-Token: %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", token, len(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(c)
+		if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100") { // the handler reads the body
+			t.Fatalf("got %q %v, want 100 Continue", line, err)
+		}
+		if _, err := answers.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		logs, logged, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := launch(t, func(cmd *exec.Cmd) { cmd.Stderr = logged }, args...)
+		_ = logged.Close()
+		for lines := bufio.NewScanner(logs); lines.Scan() && !strings.Contains(lines.Text(), `"taking over"`); {
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, logs)
+			_ = logs.Close()
+		}()
+		if killed == "first" {
+			_ = first.cmd.Process.Kill()
+			if !next.ready() {
+				t.Fatal("the next process did not start without the first")
+			}
+			_ = c.Close()
+			continue
+		}
+		next.signal(t, syscall.SIGKILL)
+		if next.ready() {
+			t.Fatal("the next process was not killed")
+		}
+		if _, err := io.WriteString(c, body); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("the running request: %v %v, want 200", resp, err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		if _, err := fmt.Fprintf(c, "GET /api/campaigns/count HTTP/1.1\r\nHost: acme.localhost\r\nX-Service-Token: %s\r\n\r\n", token); err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := http.ReadResponse(answers, nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("on the same connection, after the next process was killed: %v %v, want 200", resp, err)
+		}
+		_ = c.Close()
+		first.signal(t, syscall.SIGTERM)
+		if code, text := first.wait(t); code != 0 {
+			t.Errorf("the first server ended with %d: %s", code, text)
+		}
 	}
 }
 

@@ -64,6 +64,7 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 			}
 			return err
 		}
+		_ = s.options.Sockets.Close() // those of other addresses: clients are refused there
 		if predecessor != nil {
 			predecessor.Ready()
 			predecessor = nil

@@ -58,9 +58,9 @@ type Options struct {
 	Engines map[string]OpenEngine
 	// Modules are served besides those of Tenantry.
 	Modules []Module
-	// Sockets are those that this process inherits. New takes the ones for the addresses of the settings, and returns
+	// Inherited is what another process has left. New takes the sockets for the addresses of the settings, and returns
 	// them if it fails; the caller closes the others.
-	Sockets handover.Sockets
+	Inherited handover.Estate
 	// Hurry ends the wait of timeouts.drain when it is closed.
 	Hurry <-chan struct{}
 }
@@ -84,7 +84,7 @@ type App struct {
 	closing   sync.Once
 	err       error // of Close
 	successor *handover.Successor
-	sockets   handover.Sockets // for the successor
+	estate    handover.Estate // for the successor
 }
 
 // New opens the data folder and listens; nothing is served before Run. Errors say what to correct. The caller must call
@@ -93,10 +93,10 @@ func New(ctx context.Context, cfg config.Config, o Options) (_ *App, err error) 
 	app := &App{hurry: o.Hurry, successors: make(chan *handover.Successor, 1)}
 	defer func() {
 		if err != nil {
-			app.returnSockets(o.Sockets)
+			app.returnSockets(o.Inherited.Sockets)
 		}
 	}()
-	if err := app.listen(ctx, cfg, o.Sockets); err != nil {
+	if err := app.listen(ctx, cfg, o.Inherited.Sockets); err != nil {
 		return nil, err
 	}
 	services, err := OpenServices(ctx, cfg, o)

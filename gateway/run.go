@@ -180,7 +180,7 @@ func (a *App) Close() error {
 	a.closing.Do(func() {
 		sockets := a.releaseSockets()
 		if a.successor != nil {
-			a.sockets = sockets
+			a.estate = handover.Estate{Sockets: sockets, Memory: a.exportSessions()}
 		} else {
 			_ = sockets.Close() // nothing was accepted on them
 		}
@@ -194,15 +194,27 @@ func (a *App) Close() error {
 	return a.err
 }
 
-// HandOver passes the sockets to the successor that made Run end, and waits until it serves; nil if there is none. Call
-// it after Close. After an error nothing serves, and the caller may go on with the sockets, which it owns then.
-func (a *App) HandOver(ctx context.Context) (handover.Sockets, error) {
+// exportSessions returns what the Redis inside the process has; nil if there is none.
+func (a *App) exportSessions() []byte {
+	if a.localRedis == nil {
+		return nil
+	}
+	raw, err := a.localRedis.Export()
+	if err != nil {
+		a.log.Warn("people have to sign in again after the takeover", "error", err)
+	}
+	return raw
+}
+
+// HandOver passes everything to the successor that made Run end, and waits until it serves. It does nothing without one. Call
+// it after Close. After an error nothing serves, and the caller may go on with the estate, which it owns then.
+func (a *App) HandOver(ctx context.Context) (left handover.Estate, err error) {
 	if a.successor == nil {
-		return nil, nil
+		return left, nil
 	}
-	if err := a.successor.Give(ctx, a.sockets); err != nil {
-		return a.sockets, err
+	if err := a.successor.Give(ctx, a.estate); err != nil {
+		return a.estate, err
 	}
-	_ = a.sockets.Close() // the successor has descriptors of its own
-	return nil, nil
+	_ = a.estate.Sockets.Close() // the successor has descriptors of its own
+	return left, nil
 }

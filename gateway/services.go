@@ -155,7 +155,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openBucket(ctx); err != nil {
 		return nil, err
 	}
-	if err = s.openRedis(ctx); err != nil {
+	if err = s.openRedis(ctx, o.Inherited.Memory); err != nil {
 		return nil, err
 	}
 	if err = s.openIdentity(ctx); err != nil {

@@ -22,11 +22,17 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// openRedis connects to the configured servers, or starts one within the process. Both have the same client.
-func (s *Services) openRedis(_ context.Context) (err error) {
+// openRedis connects to the configured servers, or starts one within the process, with what another process had in it.
+// Both have the same client.
+func (s *Services) openRedis(ctx context.Context, inherited []byte) (err error) {
 	if len(s.cfg.Redis.Addrs) == 0 {
 		if s.localRedis, err = localredis.Start(); err != nil {
 			return err
+		}
+		if len(inherited) > 0 {
+			if err := s.localRedis.Import(inherited); err != nil {
+				s.log.WarnContext(ctx, "sessions could not be taken over", "error", err)
+			}
 		}
 		s.redis, err = s.localRedis.Client(redisconn.Options{Timeout: s.redisTimeout, Trace: s.telemetry.Redis()})
 		return err

@@ -41,7 +41,7 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 	defer func() { _ = s.output.Close() }() // a failure to write the log cannot be reported
 	s.options.Log, s.options.Version, s.options.WaitForStore = s.log, version().Version, storeWait
 	s.options.Hurry = p.signals.hurry
-	defer func() { _ = s.options.Sockets.Close() }() // those that were not used
+	defer func() { _ = s.options.Inherited.Sockets.Close() }() // those that were not used
 	var predecessor *handover.Predecessor
 	if s.takeover {
 		var err error
@@ -51,8 +51,8 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 	}
 	for {
 		var since time.Time
-		if s.options.Sockets[handover.HTTP] != nil {
-			since = s.options.Sockets[handover.HTTP].Since
+		if s.options.Inherited.Sockets[handover.HTTP] != nil {
+			since = s.options.Inherited.Sockets[handover.HTTP].Since
 		}
 		app, err := waitWhileInUse(ctx,
 			func() (*gateway.App, error) { return gateway.New(ctx, s.cfg, s.options) },
@@ -64,7 +64,8 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 			}
 			return err
 		}
-		_ = s.options.Sockets.Close() // those of other addresses: clients are refused there
+		_ = s.options.Inherited.Sockets.Close() // those of other addresses: clients are refused there
+		s.options.Inherited = handover.Estate{}
 		if predecessor != nil {
 			predecessor.Ready()
 			predecessor = nil
@@ -75,14 +76,14 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 		}
 		err = s.run(ctx, app, p.signals.reload)
 		left, failed := app.HandOver(ctx)
-		if left == nil || ctx.Err() != nil {
-			_ = left.Close() // nobody will accept on them
+		if failed == nil || ctx.Err() != nil {
+			_ = left.Sockets.Close() // nobody will accept on them
 			cause := cmp.Or(err, context.Cause(ctx), errTakenOver)
 			s.log.InfoContext(ctx, "the gateway has ended", "cause", cause.Error())
 			return err
 		}
 		s.log.WarnContext(ctx, "the other process did not take over, so this one serves again", "error", failed)
-		s.cfg, s.takeover, s.options.Sockets, s.options.Init = app.Settings(), true, left, false
+		s.cfg, s.takeover, s.options.Inherited, s.options.Init = app.Settings(), true, left, false
 		s.ready = func(context.Context, *gateway.App) error { return nil }
 	}
 }
@@ -130,7 +131,7 @@ func (s *service) readAgain(ctx context.Context, app *gateway.App) {
 	}
 }
 
-// takeOver asks the server that uses the data folder to hand over, and adds its sockets to the options. It returns nil
+// takeOver asks the server that uses the data folder to hand over, and adds what it leaves to the options. It returns nil
 // if there is no such server, or if it ended before it could.
 func (s *service) takeOver(ctx context.Context) (*handover.Predecessor, error) {
 	holder, err := gateway.ReadHolder(s.cfg.Data)
@@ -147,7 +148,7 @@ func (s *service) takeOver(ctx context.Context) (*handover.Predecessor, error) {
 		return nil, nil
 	}
 	s.log.InfoContext(ctx, "taking over", "from", holder.String())
-	sockets, err := predecessor.Sockets(ctx)
+	estate, err := predecessor.Estate(ctx)
 	if err != nil {
 		predecessor.Fail(err)
 		if ctx.Err() != nil {
@@ -156,7 +157,7 @@ func (s *service) takeOver(ctx context.Context) (*handover.Predecessor, error) {
 		s.log.WarnContext(ctx, "the other server has not handed over; starting without it", "error", err)
 		return nil, nil
 	}
-	_ = s.options.Sockets.Close() // those of a service manager; the other server has its own
-	s.options.Sockets = sockets
+	_ = s.options.Inherited.Sockets.Close() // those of a service manager; the other server has its own
+	s.options.Inherited = estate
 	return predecessor, nil
 }

@@ -65,13 +65,13 @@ type result struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Give passes the sockets, which remain open in this process, and waits until the successor serves. An error means that
+// Give passes the estate, whose sockets remain open in this process, and waits until the successor serves. An error means that
 // it does not: it has failed or ended, or ctx has ended.
-func (s *Successor) Give(ctx context.Context, sockets Sockets) error {
+func (s *Successor) Give(ctx context.Context, e Estate) error {
 	defer func() { _ = s.conn.Close() }() // nothing more is said
 	defer interrupt(ctx, s.conn)()
-	if err := send(s.conn, sockets); err != nil {
-		return fmt.Errorf("passing the sockets: %w", err)
+	if err := send(s.conn, e); err != nil {
+		return fmt.Errorf("handing over: %w", err)
 	}
 	var got result
 	if err := json.NewDecoder(s.conn).Decode(&got); err != nil {
@@ -133,15 +133,15 @@ func upgrade(ctx context.Context, conn *net.UnixConn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// Sockets waits until the predecessor has released the data folder, and returns its sockets. An error means that it has
+// Estate waits until the predecessor has released the data folder, and returns what it leaves. An error means that it has
 // not, or has ended.
-func (p *Predecessor) Sockets(ctx context.Context) (Sockets, error) {
+func (p *Predecessor) Estate(ctx context.Context) (Estate, error) {
 	defer interrupt(ctx, p.conn)()
-	sockets, err := receive(p.conn)
+	e, err := receive(p.conn)
 	if err != nil {
-		return nil, fmt.Errorf("taking over from the running server: %w", cmp.Or(ctx.Err(), err))
+		return Estate{}, fmt.Errorf("taking over from the running server: %w", cmp.Or(ctx.Err(), err))
 	}
-	return sockets, nil
+	return e, nil
 }
 
 // Ready tells the predecessor that this process serves, so that it ends.

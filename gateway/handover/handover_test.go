@@ -3,6 +3,7 @@
 package handover
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -50,6 +51,7 @@ func TestHandover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const conns = 2*batch + 1
+			memory := bytes.Repeat([]byte("memory"), 1<<17) // more than the buffers of the connection
 			socket := newSocket(t)
 			g := serve(t, socket, named("old"))
 			clients := make([]*client, conns)
@@ -67,16 +69,20 @@ func TestHandover(t *testing.T) {
 					return
 				}
 				kept = g.end(t)
-				given <- s.Give(t.Context(), Sockets{HTTP: kept})
+				given <- s.Give(t.Context(), Estate{Sockets{HTTP: kept}, memory})
 			})
 			p, err := Ask(t.Context(), path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			sockets, err := p.Sockets(t.Context())
+			estate, err := p.Estate(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
+			if !bytes.Equal(estate.Memory, memory) {
+				t.Errorf("got %d bytes of memory, want the %d that were passed", len(estate.Memory), len(memory))
+			}
+			sockets := estate.Sockets
 			if sockets.Take(HTTP, "127.0.0.1:1") != nil || sockets.Take(Admin, "") != nil {
 				t.Error("got a socket for another address or name, want none")
 			}
@@ -127,17 +133,17 @@ func TestHandover_Interrupted(t *testing.T) {
 			return
 		}
 		socket := newSocket(t)
-		given <- s.Give(t.Context(), Sockets{HTTP: socket})
+		given <- s.Give(t.Context(), Estate{Sockets: Sockets{HTTP: socket}})
 		_ = socket.Close()
 	})
 	for name, leave := range map[string]func(*Predecessor){
 		"before": func(p *Predecessor) { _ = p.conn.Close() },
 		"after": func(p *Predecessor) {
-			s, err := p.Sockets(t.Context())
+			e, err := p.Estate(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
-			_ = s.Close()
+			_ = e.Sockets.Close()
 			_ = p.conn.Close()
 		},
 	} {
@@ -156,8 +162,8 @@ func TestHandover_Interrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s, err := p.Sockets(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Sockets with a context that has ended: %v, %v, want %v", s, err, context.Canceled)
+	if e, err := p.Estate(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Estate with a context that has ended: %v, %v, want %v", e, err, context.Canceled)
 	}
 	_ = p.conn.Close()
 	if err := <-given; err == nil {

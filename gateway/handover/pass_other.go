@@ -10,9 +10,9 @@ import (
 
 var errUnsupported = errors.New("this system cannot pass sockets to another process")
 
-func send(*net.UnixConn, Sockets) error { return errUnsupported }
+func send(*net.UnixConn, Estate) error { return errUnsupported }
 
-func receive(*net.UnixConn) (Sockets, error) { return nil, errUnsupported }
+func receive(*net.UnixConn) (Estate, error) { return Estate{}, errUnsupported }
 
 func listenerOf(*os.File) (*net.TCPListener, error) { return nil, errUnsupported }
 

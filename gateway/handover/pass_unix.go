@@ -18,14 +18,17 @@ import (
 
 const (
 	maxHeader = 1 << 16 // bytes of the header
+	maxMemory = 1 << 30 // bytes
 	batch     = 100     // descriptors in a message; Linux allows 253
 	maxConns  = 1 << 20
 )
 
-// header is sent before the descriptors: first the listeners, and then the connections of each, in its order.
+// header is sent first, then the memory, and then the descriptors: those of the listeners, and of the connections of
+// each, in its order.
 type header struct {
 	Version int            `json:"version"` // of the format
 	Sockets []headerSocket `json:"sockets"`
+	Memory  int            `json:"memory"` // bytes
 }
 
 type headerSocket struct {
@@ -37,12 +40,12 @@ type headerSocket struct {
 
 const formatVersion = 1
 
-// send passes the sockets to the process at the other end. They remain open in this one.
-func send(to *net.UnixConn, sockets Sockets) error {
-	h := header{Version: formatVersion}
+// send passes the estate to the process at the other end. Its sockets remain open in this one.
+func send(to *net.UnixConn, e Estate) error {
+	h := header{Version: formatVersion, Memory: len(e.Memory)}
 	var all, conns []syscall.Conn
-	for _, name := range slices.Sorted(maps.Keys(sockets)) {
-		s := sockets[name]
+	for _, name := range slices.Sorted(maps.Keys(e.Sockets)) {
+		s := e.Sockets[name]
 		h.Sockets = append(h.Sockets, headerSocket{s.Name, s.Address, s.Since, len(s.Conns)})
 		all = append(all, s.Listener)
 		for _, c := range s.Conns {
@@ -54,6 +57,9 @@ func send(to *net.UnixConn, sockets Sockets) error {
 		return err
 	}
 	if _, err := to.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)); err != nil {
+		return err
+	}
+	if _, err := to.Write(e.Memory); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(append(all, conns...), batch) {
@@ -89,31 +95,53 @@ func sendDescriptors(to *net.UnixConn, of []syscall.Conn) error {
 	return sendNext(of)
 }
 
-// receive returns the sockets that the process at the other end passes.
-func receive(from *net.UnixConn) (_ Sockets, err error) {
+// receive returns the estate that the process at the other end passes.
+func receive(from *net.UnixConn) (Estate, error) {
+	h, err := receiveHeader(from)
+	if err != nil {
+		return Estate{}, err
+	}
+	memory := make([]byte, h.Memory)
+	if _, err := io.ReadFull(from, memory); err != nil {
+		return Estate{}, err
+	}
+	sockets, err := receiveSockets(from, h)
+	return Estate{sockets, memory}, err
+}
+
+func receiveHeader(from *net.UnixConn) (h header, err error) {
 	size := make([]byte, 4)
 	if _, err := io.ReadFull(from, size); err != nil {
-		return nil, err
+		return h, err
 	}
 	n := binary.BigEndian.Uint32(size)
 	if n > maxHeader {
-		return nil, fmt.Errorf("a header of %d bytes", n)
+		return h, fmt.Errorf("a header of %d bytes", n)
 	}
-	raw, h := make([]byte, n), header{}
+	raw := make([]byte, n)
 	if _, err := io.ReadFull(from, raw); err != nil {
-		return nil, err
+		return h, err
 	}
 	if err := json.Unmarshal(raw, &h); err != nil {
-		return nil, err
+		return h, err
 	}
 	if h.Version != formatVersion {
-		return nil, fmt.Errorf("the running server hands over in the format %d, this program takes %d", h.Version, formatVersion)
+		return h, fmt.Errorf("the running server hands over in the format %d, this program takes %d", h.Version, formatVersion)
 	}
-	expected := len(h.Sockets)
+	if h.Memory < 0 || h.Memory > maxMemory {
+		return h, fmt.Errorf("a header with %d bytes of memory", h.Memory)
+	}
 	for _, s := range h.Sockets {
 		if s.Conns < 0 || s.Conns > maxConns {
-			return nil, fmt.Errorf("a header with %d connections", s.Conns)
+			return h, fmt.Errorf("a header with %d connections", s.Conns)
 		}
+	}
+	return h, nil
+}
+
+func receiveSockets(from *net.UnixConn, h header) (_ Sockets, err error) {
+	expected := len(h.Sockets)
+	for _, s := range h.Sockets {
 		expected += s.Conns
 	}
 	var files []*os.File

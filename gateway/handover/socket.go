@@ -31,6 +31,12 @@ func (s *Socket) Close() error {
 	return errors.Join(append(errs, s.Listener.Close())...)
 }
 
+// Estate is what a process leaves to the next one.
+type Estate struct {
+	Sockets Sockets
+	Memory  []byte // content of the Redis inside the process; empty: none
+}
+
 // Sockets are those that a process inherits, by name.
 type Sockets map[string]*Socket
 

@@ -152,6 +152,48 @@ func ask(t *testing.T, transport http.RoundTripper, method, address, path, token
 	return resp.StatusCode, string(answer), err
 }
 
+// signIn makes a person of acme, who chooses a password and so signs in, and returns the session's cookie.
+func signIn(t *testing.T, address, dir string) string {
+	t.Helper()
+	user := result[struct{ Link string }](t, "user", "create", "--org", "acme", "--email", "ada@example.com", "--name", "Ada", "--data", dir)
+	_, token, _ := strings.Cut(user.Link, "#")
+	body := strings.NewReader(`{"token": "` + token + `", "password": "correct horse battery staple"}`)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/auth/password", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "acme.localhost"
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || len(resp.Cookies()) == 0 {
+		t.Fatalf("choosing a password: %d with %d cookies, want 200 and a session", resp.StatusCode, len(resp.Cookies()))
+	}
+	return resp.Cookies()[0].Name + "=" + resp.Cookies()[0].Value
+}
+
+// wantSession fails the test unless the session is one of acme.
+func wantSession(t *testing.T, address, cookie string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/api/me/sessions", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "acme.localhost"
+	r.Header.Set("Cookie", cookie)
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("with the session: %d, want 200", resp.StatusCode)
+	}
+}
+
 // load sends requests until it is stopped.
 type load struct {
 	stop    chan struct{}
@@ -278,8 +320,12 @@ func TestTakeover_Failed(t *testing.T) {
 	if server == nil {
 		t.Fatal("the server did not start")
 	}
+	cookie := signIn(t, server.address, dir)
 	served := func(when string) {
 		t.Helper()
+		if cookie != "" {
+			wantSession(t, server.address, cookie)
+		}
 		transport := &http.Transport{DisableKeepAlives: true}
 		if code, answer, err := ask(t, transport, http.MethodGet, server.address, "/api/campaigns/count", token, ""); err != nil || code != 200 {
 			t.Errorf("%s: %d %s %v, want 200", when, code, answer, err)
@@ -320,6 +366,7 @@ func TestTakeover_Failed(t *testing.T) {
 		select {
 		case err := <-server.ended: // it was ready before it was killed
 			server.ended <- err
+			cookie = "" // it ended with the process that was killed
 			if server, _ = start(t, nil, append(args, "--takeover")...); server == nil {
 				t.Fatal("no server could be started after the successor was killed")
 			}
@@ -345,6 +392,7 @@ func TestTakeover_OtherAddress(t *testing.T) {
 	if first == nil {
 		t.Fatal("the server did not start")
 	}
+	cookie := signIn(t, first.address, dir)
 	second, failed := start(t, nil, "--data", dir, "--listen", "localhost:0", "--admin-listen", "", "--takeover")
 	if second == nil {
 		_, text := failed.wait(t)
@@ -361,6 +409,7 @@ func TestTakeover_OtherAddress(t *testing.T) {
 	if err != nil || code != http.StatusOK {
 		t.Errorf("at the new address: %d %s %v, want 200", code, answer, err)
 	}
+	wantSession(t, second.address, cookie)
 }
 
 // TestTakeover_Interrupted: the next process waits for a running request. It starts alone if the one before is killed,

@@ -66,7 +66,8 @@ func (a *App) releaseSockets() handover.Sockets {
 	return sockets
 }
 
-// returnSockets puts the sockets that were inherited back, because another attempt may need them, and closes the others.
+// returnSockets puts the sockets that were inherited back, because another attempt may need them, and closes the
+// others.
 func (a *App) returnSockets(inherited handover.Sockets) {
 	sockets := a.releaseSockets()
 	for name, s := range sockets {

@@ -206,8 +206,9 @@ func (a *App) exportSessions() []byte {
 	return raw
 }
 
-// HandOver passes everything to the successor that made Run end, and waits until it serves. Without one it does nothing.
-// Call it after Close. After an error nothing serves, and the caller may go on with what is left, which it owns then.
+// HandOver passes everything to the successor that made Run end, and waits until it serves. Without one it does
+// nothing. Call it after Close. After an error nothing serves, and the caller may go on with what is left, which it owns
+// then.
 func (a *App) HandOver(ctx context.Context) (left handover.Estate, err error) {
 	if a.successor == nil {
 		return left, nil

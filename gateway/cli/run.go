@@ -131,8 +131,8 @@ func (s *service) readAgain(ctx context.Context, app *gateway.App) {
 	}
 }
 
-// takeOver asks the server that uses the data folder to hand over, and adds what it leaves to the options. It returns nil
-// if there is no such server, or if it ended before it could.
+// takeOver asks the server that uses the data folder to hand over, and adds what it leaves to the options. It returns
+// nil if there is no such server, or if it ended before it could.
 func (s *service) takeOver(ctx context.Context) (*handover.Predecessor, error) {
 	holder, err := gateway.ReadHolder(s.cfg.Data)
 	if err != nil || holder.Control == "" {

@@ -62,7 +62,10 @@ func (p *program) serveCommand() *cobra.Command {
 		defer runtime.KeepAlive(applyMemory(cfg.Memory))
 		p.signals.serving.Store(true)
 		return p.runGateway(ctx, service{
-			cfg: cfg, options: gateway.Options{Holder: "tenantry serve", Init: *init, Inherited: handover.Estate{Sockets: sockets}},
+			cfg: cfg,
+			options: gateway.Options{
+				Holder: "tenantry serve", Init: *init, Inherited: handover.Estate{Sockets: sockets},
+			},
 			takeover: *takeover,
 			reload:   func() (config.Config, error) { return p.load(given) },
 			ready: func(_ context.Context, app *gateway.App) error {

@@ -43,7 +43,8 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Successor, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("%s is not a Unix socket", conn.LocalAddr()), conn.Close())
 	}
-	_, err = io.WriteString(unix, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
+	_, err = io.WriteString(unix,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
 	if err == nil {
 		// It begins once the successor has read the answer, and so nothing that follows is in a buffer of either.
 		err = unix.SetReadDeadline(time.Now().Add(answerTimeout))
@@ -65,8 +66,8 @@ type result struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Give passes the estate, whose sockets remain open in this process, and waits until the successor serves. An error means that
-// it does not: it has failed or ended, or ctx has ended.
+// Give passes the estate, whose sockets remain open in this process, and waits until the successor serves. An error
+// means that it does not: it has failed or ended, or ctx has ended.
 func (s *Successor) Give(ctx context.Context, e Estate) error {
 	defer func() { _ = s.conn.Close() }() // nothing more is said
 	defer interrupt(ctx, s.conn)()
@@ -133,8 +134,8 @@ func upgrade(ctx context.Context, conn *net.UnixConn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// Estate waits until the predecessor has released the data folder, and returns what it leaves. An error means that it has
-// not, or has ended.
+// Estate waits until the predecessor has released the data folder, and returns what it leaves. An error means that it
+// has not, or has ended.
 func (p *Predecessor) Estate(ctx context.Context) (Estate, error) {
 	defer interrupt(ctx, p.conn)()
 	e, err := receive(p.conn)

@@ -126,7 +126,8 @@ func receiveHeader(from *net.UnixConn) (h header, err error) {
 		return h, err
 	}
 	if h.Version != formatVersion {
-		return h, fmt.Errorf("the running server hands over in the format %d, this program takes %d", h.Version, formatVersion)
+		return h, fmt.Errorf("the running server hands over in the format %d, this program takes %d",
+			h.Version, formatVersion)
 	}
 	if h.Memory < 0 || h.Memory > maxMemory {
 		return h, fmt.Errorf("a header with %d bytes of memory", h.Memory)

@@ -320,7 +320,7 @@ func TestTakeover_Failed(t *testing.T) {
 	if server == nil {
 		t.Fatal("the server did not start")
 	}
-	cookie := signIn(t, server.address, dir)
+	first, cookie := server, signIn(t, server.address, dir)
 	served := func(when string) {
 		t.Helper()
 		if cookie != "" {
@@ -377,6 +377,12 @@ func TestTakeover_Failed(t *testing.T) {
 	server.signal(t, syscall.SIGTERM)
 	if code, text := server.wait(t); code != 0 {
 		t.Errorf("the server ended with %d: %s", code, text)
+	}
+	code, text := first.wait(t)
+	for _, reason := range []string{"keyring", "cannot listen"} { // which the next processes have told it
+		if !strings.Contains(text, reason) {
+			t.Errorf("the log of the first server (which ended with %d) does not contain %q: %s", code, reason, text)
+		}
 	}
 	alone, _ := start(t, nil, append(args, "--takeover")...) // there is nobody to take over from
 	if alone == nil {

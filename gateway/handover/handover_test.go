@@ -5,6 +5,7 @@ package handover
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/http"
@@ -168,6 +169,47 @@ func TestHandover_Interrupted(t *testing.T) {
 	_ = p.conn.Close()
 	if err := <-given; err == nil {
 		t.Error("Give succeeded, want an error")
+	}
+}
+
+// TestReceive_Malformed: what no predecessor sends is refused, and ends.
+func TestReceive_Malformed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ header, follows, want string }{
+		"another format":   {`{"version": 99}`, "", "format"},
+		"no JSON":          {`nonsense`, "", "invalid"},
+		"memory":           {`{"version": 1, "memory": -1}`, "", "memory"},
+		"connections":      {`{"version": 1, "sockets": [{"name": "http", "conns": -1}]}`, "", "connections"},
+		"no descriptors":   {`{"version": 1, "sockets": [{"name": "http"}]}`, "x", "descriptors"},
+		"an early end":     {`{"version": 1, "memory": 9}`, "memory", "EOF"},
+		"a header too big": {strings.Repeat("x", maxHeader+1), "", "header"},
+	} {
+		l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := net.Dial("unix", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 1)
+		go func() {
+			size := binary.BigEndian.AppendUint32(nil, uint32(len(c.header)))
+			_, err := in.Write(append(size, c.header+c.follows...))
+			sent <- errors.Join(err, in.Close())
+		}()
+		if _, err := receive(out.(*net.UnixConn)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q in the error", name, err, c.want)
+		}
+		_ = out.Close()
+		if err := <-sent; err != nil && c.want != "header" { // that one is not read to its end
+			t.Error(err)
+		}
+		_ = l.Close()
 	}
 }
 

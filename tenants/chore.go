@@ -19,6 +19,31 @@ type Chore struct {
 	Again bool   `json:"again,omitempty"` // the round left work over
 }
 
+// restoreChore is in control data that are being restored.
+const restoreChore = "000000000000000000000003"
+
+// BeginRestore notes in the control workspace, which is empty, that it is being restored: no gateway serves it then.
+func (k Kinds) BeginRestore(ctx context.Context, control *store.Workspace) error {
+	err := k.Chores.In(control).Insert(ctx, &Chore{Meta: store.Meta{ID: restoreChore}})
+	if _, again := errors.AsType[*store.DuplicateError](err); again {
+		return nil
+	}
+	return err
+}
+
+// Restoring reports whether the control workspace is being restored, or a restoration of it was interrupted.
+func (k Kinds) Restoring(ctx context.Context, control *store.Workspace) (bool, error) {
+	_, err := k.Chores.In(control).Get(ctx, restoreChore)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// LastRestored returns the names of the kinds that are restored last, in this order: what makes control data those of an
+// installation, and what says that they are being restored.
+func LastRestored() []string { return []string{"installations", "chores"} }
+
 // choreRenewals is how often HoldChore renews its claim before that would expire.
 const choreRenewals = 4
 

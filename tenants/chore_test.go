@@ -95,10 +95,26 @@ func TestHoldChore(t *testing.T) {
 		return c
 	}
 	failed := errors.New("failed")
-	held, err := w.Directory.HoldChore(t.Context(), id, hold, func(context.Context) error {
-		for range 8 { // twice as long as the claim without renewals
-			time.Sleep(hold / 4)
-			w.Clock.Advance(hold / 4)
+	renewed := func(ctx context.Context) {
+		t.Helper()
+		control, err := w.Store.Control(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); ; time.Sleep(hold / 16) {
+			c, err := w.Kinds.Organizations.Chores.In(control).Get(ctx, id)
+			if err == nil && c.Until >= w.Clock.Now().Add(hold).UnixMilli() {
+				return
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatalf("got %+v %v, want the claim renewed", c, err)
+			}
+		}
+	}
+	held, err := w.Directory.HoldChore(t.Context(), id, hold, func(ctx context.Context) error {
+		for range 4 { // twice as long as the claim without renewals
+			w.Clock.Advance(hold / 2)
+			renewed(ctx)
 			if claim() != nil {
 				t.Error("another replica claimed it meanwhile")
 			}

@@ -63,6 +63,20 @@ type Checkpointer interface {
 	Lag() (bytes int64, age time.Duration)
 }
 
+// Counting is a workspace that can list its counters.
+type Counting interface {
+	// Counters returns the values of all counters of the workspace, by name. Error: ErrUnavailable.
+	Counters(ctx context.Context) (map[string]int64, error)
+}
+
+// Snapshotter is an engine that can read a workspace as it was at one moment.
+type Snapshotter interface {
+	// Snapshot returns a context with which calls of this engine read what was committed when the first of them began.
+	// They may fail with ErrSnapshotLost. If the server cannot do that, calls read what is committed when they are made.
+	// The context is for one goroutine, and for reading; release must be called. Error: ErrUnavailable.
+	Snapshot(ctx context.Context) (reading context.Context, release func(), err error)
+}
+
 // Archiver is an engine that can copy the files of its workspaces while it serves.
 type Archiver interface {
 	// Archive copies every file of workspaces into an existing folder and checks the copies, which are complete and
@@ -91,6 +105,8 @@ type Archived struct {
 	Documents  int64
 	// Damage says how the file is damaged; empty: it is intact. There may be no copy of a damaged file.
 	Damage string
+	// Unsettled: the copy may have documents of different moments, because they changed all the time.
+	Unsettled bool
 }
 
 // Mark records that a file is damaged. The file must not be written to until an examination finds it intact.

@@ -436,6 +436,8 @@ var (
 	// ErrReadOnly: data can be read but not written, because the disk is full or the file is damaged. It comes with
 	// ErrUnavailable.
 	ErrReadOnly = errors.New("the store cannot be written to now")
+	// ErrSnapshotLost: the server has no longer what a Snapshot began with. A new one can be begun.
+	ErrSnapshotLost = errors.New("the snapshot is too old")
 	// ErrSlow: the deadline passed while the engine was executing the query, or while the query waited for others. It
 	// comes with context.DeadlineExceeded and is no outage.
 	ErrSlow = errors.New("query timed out")

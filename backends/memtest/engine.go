@@ -21,7 +21,11 @@ type Engine struct {
 	workspaces map[string]*workspace
 }
 
-var _ driver.Meter = (*workspace)(nil) // its only optional ability
+// The abilities of the engine.
+var (
+	_ driver.Meter    = (*workspace)(nil)
+	_ driver.Counting = (*workspace)(nil)
+)
 
 // New returns an empty engine.
 func New() *Engine { return &Engine{workspaces: map[string]*workspace{}} }
@@ -159,6 +163,15 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 	defer w.engine.unlock()
 	w.counters[name] = max(w.counters[name], atLeast) + add
 	return w.counters[name], nil
+}
+
+// Counters implements driver.Counting.
+func (w *workspace) Counters(ctx context.Context) (map[string]int64, error) {
+	if err := w.engine.lock(ctx, w); err != nil {
+		return nil, err
+	}
+	defer w.engine.unlock()
+	return maps.Clone(w.counters), nil
 }
 
 // Write implements driver.Workspace.

@@ -75,8 +75,11 @@ var (
 	_ driver.Inspector = (*Engine)(nil)
 	_ driver.Keeper    = (*Engine)(nil)
 	_ driver.Remote    = (*Engine)(nil)
-	_ driver.Explainer = (*workspace)(nil)
-	_ driver.Meter     = (*workspace)(nil)
+
+	_ driver.Snapshotter = (*Engine)(nil)
+	_ driver.Explainer   = (*workspace)(nil)
+	_ driver.Meter       = (*workspace)(nil)
+	_ driver.Counting    = (*workspace)(nil)
 )
 
 // Engine implements driver.Engine. Its methods are safe for concurrent use.

@@ -159,6 +159,8 @@ func (e *Engine) judge(ctx context.Context, own bool, start time.Time, err error
 	case fromServer && locked(err):
 		return answered, fmt.Errorf("%w: other writes hold a lock that this one needs (%s)",
 			driver.ErrUnavailable, codes(err, server))
+	case fromServer && (hasCode(server, codeSnapshotTooOld) || hasCode(server, codeSnapshotUnavailable)):
+		return answered, fmt.Errorf("%w (%s)", driver.ErrSnapshotLost, codes(err, server))
 	case fromServer && hasCode(server, codeSignIn):
 		return unreachable, fmt.Errorf("%w: MongoDB does not accept the user or the password of the address (%s)",
 			driver.ErrUnavailable, codes(err, server))
@@ -198,9 +200,12 @@ func isOurs(err error) bool {
 }
 
 const (
-	codeSignIn         = 18
-	codeMaxTimeExpired = 50
-	codeDuplicate      = 11000
+	codeSignIn              = 18
+	codeMaxTimeExpired      = 50
+	codeCommandNotFound     = 59
+	codeSnapshotTooOld      = 239
+	codeSnapshotUnavailable = 246
+	codeDuplicate           = 11000
 )
 
 // transient reports whether the server refused a command for a reason that may pass, such as an election, a shutdown,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"tenantry/backends/driver"
 
@@ -434,6 +435,28 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 		})
 	})
 	return value, err
+}
+
+// Counters implements driver.Counting.
+func (w *workspace) Counters(ctx context.Context) (map[string]int64, error) {
+	all := map[string]int64{}
+	err := w.call(ctx, "list counters", func(ctx context.Context) error {
+		clear(all)
+		cursor, err := w.space.db.Collection(counterCollection).Find(ctx, of(w.name))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = cursor.Close(ctx) }()
+		for cursor.Next(ctx) {
+			id, _ := cursor.Current.Lookup("_id").StringValueOK()
+			name, ours := strings.CutPrefix(id, w.name+"/")
+			if value, ok := cursor.Current.Lookup("value").AsInt64OK(); ours && ok {
+				all[name] = value
+			}
+		}
+		return cursor.Err()
+	})
+	return all, err
 }
 
 // retryUpsert repeats an upsert that lost a race for the same new document. Some servers report that with an answer

@@ -92,6 +92,7 @@ var (
 	_ driver.Sizer        = (*Engine)(nil)
 	_ driver.Explainer    = (*workspace)(nil)
 	_ driver.Meter        = (*workspace)(nil)
+	_ driver.Counting     = (*workspace)(nil)
 	_ driver.Parted       = (*workspace)(nil)
 )
 

@@ -227,6 +227,23 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 	return value, err
 }
 
+// Counters implements driver.Counting.
+func (w *workspace) Counters(ctx context.Context) (map[string]int64, error) {
+	all := map[string]int64{}
+	err := w.snapshot(ctx, "list counters", func(c *conn) error {
+		clear(all)
+		sql, args := "SELECT name, value FROM counters", []any(nil)
+		if w.shared {
+			sql, args = sql+" WHERE ws = ?1", []any{w.space.id}
+		}
+		return c.each(sql, args, func(row *sqlite.Stmt) { all[row.ColumnText(0)] = row.ColumnInt64(1) })
+	})
+	for _, usage := range []string{countedDocuments, countedBytes, countsTaken} {
+		delete(all, usage)
+	}
+	return all, err
+}
+
 // counter sets a counter to max(value, atLeast) + add and returns it.
 func (c *conn) counter(shared bool, ws int64, name string, add, atLeast int64) (int64, error) {
 	sql := "INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2) ON CONFLICT (name)"

@@ -64,6 +64,7 @@ type Sum struct {
 type Mover struct {
 	store    *Store
 	from, to driver.Workspace
+	apart    bool                 // from is only read: no notes are stored
 	seen     map[string]time.Time // when each note, by id, was first read
 	done     []driver.Document    // notes that need not be read again
 	// copied has the checksums of the documents that notes named, as they were last copied. Notes are read several
@@ -347,8 +348,10 @@ func (m *Mover) freeValues(ctx context.Context, spec *Spec, ids []string) error 
 	for _, id := range ids {
 		writes = append(writes, driver.Write{Collection: spec.collection, Doc: driver.Document{ID: id}})
 	}
-	if err := m.from.Write(ctx, []driver.Write{m.store.note(writes)}); err != nil {
-		return err
+	if !m.apart { // otherwise the next pass finds that they are missing
+		if err := m.from.Write(ctx, []driver.Write{m.store.note(writes)}); err != nil {
+			return err
+		}
 	}
 	return m.removeIDs(ctx, spec, ids)
 }

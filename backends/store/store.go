@@ -33,7 +33,9 @@ type Store struct {
 	control   []*driver.Collection
 	tenant    []*driver.Collection
 	kinds     []*Spec // those of tenant, without notes
-	notes     *driver.Collection
+	// controlKinds are those of control.
+	controlKinds []*Spec
+	notes        *driver.Collection
 
 	changing fairqueue.Queue[recordTurn] // writers by the record that they change
 	damages  damages
@@ -101,6 +103,7 @@ func New(o Options) *Store {
 	if s.leases = o.Leases; s.leases == (Leases{}) {
 		s.leases = DefaultLeases()
 	}
+	s.controlKinds = o.Control
 	for _, spec := range o.Control {
 		s.control = append(s.control, spec.collection)
 	}

@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"tenantry/backends/sqlite"
+	"tenantry/backends/store"
+)
+
+// TestCopyTo copies organizations and control data to another engine, with counters, while unique values change places,
+// and removes what was removed meanwhile.
+func TestCopyTo(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, open opener) {
+		t.Helper()
+		const owner = "an installation/an organization"
+		f := setup(t, open)
+		ws := organization(t, f, 2, owner)
+		organization(t, f, 3, owner)
+		list := make([]*item, 700) // more than a page
+		for i := range list {
+			list[i] = &item{Name: fmt.Sprint("n", i), Code: fmt.Sprintf("c%03d", i)}
+		}
+		for chunk := range slices.Chunk(list, 100) {
+			insert(t, f.items.In(ws), chunk...)
+		}
+		insert(t, f.orgs.In(f.control), &org{Slug: "acme"})
+		count := func(w *store.Workspace, name string, add int64) int64 {
+			t.Helper()
+			n, err := w.Counter(t.Context(), name, add, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		count(f.control, "organizations", 7)
+		count(f.control.Partition(2), "users", 3)
+
+		to, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = to.Close() })
+		calls := 0
+		copied, err := f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{
+			Last: []string{"members"},
+			Told: func(workspace string, _ int64) {
+				if calls++; workspace != "org-3" || calls > 1000 {
+					return
+				}
+				calls = 1000 // once, when organization 2 has been copied
+				if err := f.Remove(t.Context(), 2, owner); err != nil {
+					t.Error(err)
+				}
+			},
+		})
+		if err != nil || !slices.Equal(copied.Workspaces, []string{"org-3", "control"}) {
+			t.Errorf("got %+v %v, want what is left: organization 3 and the control data", copied, err)
+		}
+		ws = organization(t, f, 2, owner)
+		for chunk := range slices.Chunk(list, 100) {
+			insert(t, f.items.In(ws), chunk...)
+		}
+		for round := range 2 { // the second call finds what the first has copied, and what has changed since
+			if copied, err = f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{}); err != nil ||
+				len(copied.Damaged) > 0 || len(copied.Unsettled) > 0 || !slices.Contains(copied.Workspaces, "org-2") {
+				t.Fatalf("got %+v %v, want organization 2 copied", copied, err)
+			}
+			a, b := *list[0], *list[1]
+			a.Code, b.Code = b.Code, fmt.Sprint("free", round)
+			for _, one := range []*item{&b, &a} { // values of unique fields change places
+				if err := f.items.In(ws).Replace(t.Context(), one); err != nil {
+					t.Fatal(err)
+				}
+			}
+			*list[0], *list[1] = a, b
+		}
+		if _, err := f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		there := setupOn(t, to, nil)
+		q := store.Query{Limit: 1000}
+		here, err := f.items.In(ws).Find(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := there.items.In(organization(t, there, 2, owner)).Find(t.Context(), q)
+		if err != nil || len(found) != len(list) || fmt.Sprintf("%+v", found) != fmt.Sprintf("%+v", here) {
+			t.Errorf("got %d items and %v, want the %d", len(found), err, len(here))
+		}
+		if n := count(there.control, "organizations", 0); n != 7 {
+			t.Errorf("organizations: got %d, want 7", n)
+		}
+		if n := count(there.control.Partition(2), "users", 0); n != 3 {
+			t.Errorf("users: got %d, want 3", n)
+		}
+		if n, err := there.orgs.In(there.control).Count(t.Context(), store.Filter{}); err != nil || n != 1 {
+			t.Errorf("got %d organizations %v, want 1", n, err)
+		}
+	})
+}
+
+func organization(t *testing.T, f *fixture, org int64, owner string) *store.Workspace {
+	t.Helper()
+	ws, err := f.At(t.Context(), org, store.Placement{Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ws
+}

@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"tenantry/backends/blobs"
+	"tenantry/backends/sqlite"
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/backup"
-	"tenantry/tenants"
 )
 
 const (
@@ -27,19 +25,13 @@ const (
 func (s *Services) backUp(ctx context.Context, place string, o backup.Options, files bool) (m *backup.Manifest, err error) {
 	backends := slices.DeleteFunc(s.store.Backends(), func(name string) bool { return name == s.cfg.Control })
 	backends = append(backends, s.cfg.Control)
-	for _, name := range backends {
-		if !s.store.CanArchive(name) {
-			return nil, fmt.Errorf("backend %s is on a database server, whose own tools back it up (mongodump, or snapshots of its disks); "+
-				"tenantry backup is for SQLite", name)
-		}
-	}
 	for _, folder := range s.folders() {
 		if in, err := filepath.Rel(absolute(folder), place); err == nil && filepath.IsLocal(in) && folder != s.cfg.Data {
 			return nil, fmt.Errorf("%s is in %s, which the gateway uses itself; name a folder elsewhere, on another disk at best", place, folder)
 		}
 	}
 	src := backup.Source{
-		Installation: s.directory.Installation(), Version: s.version, Backends: backends, Archive: s.store.Archive,
+		Installation: s.directory.Installation(), Version: s.version, Backends: backends, Archive: s.archive,
 		Still: s.directory.Still, Keyring: s.cfg.KeyringPath(), Now: s.now,
 	}
 	if files {
@@ -63,114 +55,23 @@ func (s *Services) backUp(ctx context.Context, place string, o backup.Options, f
 	return m, err
 }
 
-// RestoreOptions say what is restored.
-type RestoreOptions struct {
-	From     string    // the place of backups: a folder, or s3://bucket/prefix
-	Name     string    // of the backup; empty: the newest
-	Identity io.Reader // age identities that open the keyring; nil: none
-	Files    bool      // also the bytes of files
-	DryRun   bool      // only check whether it can be restored
-	Holder   string    // names this process in errors of others
-	Version  string
-	Log      *slog.Logger
-	Told     func(backup.Progress)
-}
-
-// Restored says what was restored.
-type Restored struct {
-	*backup.Manifest
-
-	Organizations int `json:"organizations"` // found in the restored control data, without erased ones
-}
-
-// Restore puts a backup into the places that the settings name, in which there must be no data, and opens it for a
-// trial. Errors: *InUseError, backup.ErrNone, backup.ErrDamaged, backup.ErrOccupied, backup.ErrKeyring; those of opening
-// the installation, after which it is complete nevertheless.
-func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *Restored, err error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+// archive copies the databases of a backend into a folder. The workspaces of one on a database server become databases.
+func (s *Services) archive(ctx context.Context, backend string, o store.Archiving) (_ []store.Archived, err error) {
+	if s.store.CanArchive(backend) {
+		return s.store.Archive(ctx, backend, o)
 	}
-	depot, err := openDepot(&cfg, o.From, false)
+	dir := o.Dir + "-copying"
+	by, err := sqlite.Open(ctx, sqlite.Options{Dir: dir})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, depot.Close()) }()
-	m, err := depot.Read(ctx, o.Name)
-	if err != nil {
-		return nil, err
-	}
-	target := backup.Target{
-		Dirs: map[string]string{}, Control: cfg.Control, Keyring: cfg.KeyringPath(),
-		Staging: filepath.Join(cfg.Data, "restoring"),
-	}
-	for name, b := range cfg.Backends {
-		if b.Engine == config.EngineSQLite {
-			target.Dirs[name] = cfg.BackendDir(name)
-		}
-	}
-	if target.Dirs[cfg.Control] == "" {
-		return nil, fmt.Errorf("the backend %s of the control data is no SQLite, and a backup is restored to SQLite; "+
-			"name another in the settings, and move organizations afterwards", cfg.Control)
-	}
-	if err := target.Check(m, o.Identity != nil); err != nil || o.DryRun {
-		return &Restored{Manifest: m, Organizations: m.Organizations}, err
-	}
-	if err := restoreInto(ctx, cfg, depot, m, target, o); err != nil {
-		return nil, err
-	}
-	found = &Restored{Manifest: m}
-	services, err := OpenServices(ctx, cfg, Options{Log: o.Log, Version: o.Version, Holder: o.Holder})
-	if err != nil {
-		return nil, fmt.Errorf("the backup was restored, but cannot be opened: %w", err)
-	}
-	found.Organizations, err = services.countOrganizations(ctx)
-	return found, errors.Join(err, services.Close())
-}
-
-// restoreInto puts a backup back while it holds the data folder.
-func restoreInto(
-	ctx context.Context, cfg config.Config, from *backup.Depot, m *backup.Manifest, target backup.Target, o RestoreOptions,
-) (err error) {
-	s := &Services{cfg: cfg, log: o.Log}
-	if err := os.MkdirAll(cfg.Data, folderMode); err != nil {
-		return err
-	}
-	for _, folder := range s.folders() {
-		if _, err := checkFolder(folder); err != nil {
-			return err
-		}
-	}
-	lock, err := lockFolder(cfg.Data, o.Holder, time.Now())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.release()) }()
-	var bucket blobs.Bucket
-	if o.Files && m.Files != nil {
-		if err := s.openBucket(ctx); err != nil {
-			return err
-		}
-		bucket = s.bucket
-		defer func() { err = errors.Join(err, s.closeBucket()) }()
-	}
-	target.Files = bucket
-	return from.Restore(ctx, m, target, o.Identity, o.Told)
-}
-
-// countOrganizations returns how many organizations there are, without erased ones.
-func (s *Services) countOrganizations(ctx context.Context) (n int, err error) {
-	for after := ""; ; {
-		page, err := s.directory.List(ctx, after, 0)
-		if err != nil || len(page) == 0 {
-			return n, err
-		}
-		for i := range page {
-			if page[i].State != tenants.Removed {
-				n++
-			}
-		}
-		after = page[len(page)-1].Slug
-	}
+	defer func() { err = errors.Join(err, by.Close(), os.RemoveAll(dir)) }()
+	var done int64
+	copying := store.CopyOptions{Told: func(workspace string, n int64) {
+		done = max(done, n)
+		o.Told(workspace, 0, 0)
+	}}
+	return s.store.ArchiveBy(ctx, backend, by, copying, o)
 }
 
 const (

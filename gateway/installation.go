@@ -107,6 +107,12 @@ func (s *Services) openKeyring(ctx context.Context, init bool) (*keyring.Keyring
 	if err != nil {
 		return nil, err
 	}
+	if restoring, err := s.kinds.organizations.Restoring(ctx, control); err != nil {
+		return nil, err
+	} else if restoring {
+		return nil, fmt.Errorf("%w in %s yet: a backup is being restored there, or that was interrupted: repeat tenantry restore",
+			ErrNoInstallation, s.controlLocation())
+	}
 	used, err := s.kinds.organizations.InUse(ctx, control)
 	if err != nil {
 		return nil, err

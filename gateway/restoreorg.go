@@ -103,8 +103,7 @@ func (s *Services) openBackup(
 		return nil, err
 	}
 	for _, d := range m.Databases {
-		b := s.cfg.Backends[d.Backend]
-		c.Backends[d.Backend] = config.Backend{Engine: config.EngineSQLite, Isolation: b.Isolation}
+		c.Backends[d.Backend] = config.Backend{Engine: config.EngineSQLite, Isolation: config.IsolationShared}
 	}
 	if c.Backends[c.Store].Engine == "" { // new organizations live elsewhere now
 		c.Store = c.Control

@@ -27,6 +27,10 @@ type Target struct {
 	Files blobs.Bucket
 	// Keyring is its path. A keyring that is there stays.
 	Keyring string
+	// Load takes the databases of some backends from a folder instead, by backend. Their Dirs are folders for that.
+	Load map[string]func(ctx context.Context, dir string) error
+	// Resumed: Load takes the control data, and an earlier restoration of them was interrupted.
+	Resumed bool
 	// Staging is a folder for copies of files; it is made, and removed in the end.
 	Staging string
 }
@@ -48,11 +52,14 @@ const (
 func (t *Target) Check(m *Manifest, identity bool) error {
 	for _, d := range m.Databases {
 		if t.Dirs[d.Backend] == "" {
-			return fmt.Errorf("the backup has databases of the backend %s, which the settings do not name as one of SQLite", d.Backend)
+			return fmt.Errorf("the backup has databases of the backend %s, which the settings do not name", d.Backend)
 		}
 	}
-	begun := t.begun()
-	for _, dir := range t.Dirs {
+	begun := t.Begun()
+	for backend, dir := range t.Dirs {
+		if t.Load[backend] != nil {
+			continue
+		}
 		found, err := databasesIn(dir)
 		if err != nil {
 			return err
@@ -73,8 +80,14 @@ func (t *Target) Check(m *Manifest, identity bool) error {
 	return nil
 }
 
-// begun reports whether an earlier call of Restore was interrupted before its databases were complete.
-func (t *Target) begun() bool {
+// Restoring returns the folder with the databases of a backend until they are complete, in the folder of the backend.
+func Restoring(dir string) string { return filepath.Join(dir, restoringFolder) }
+
+// Begun reports whether an earlier call of Restore was interrupted before its databases were complete.
+func (t *Target) Begun() bool {
+	if t.Load[t.Control] != nil {
+		return t.Resumed
+	}
 	dir := t.Dirs[t.Control]
 	_, marked := os.Stat(filepath.Join(dir, restoringFolder))
 	_, complete := os.Stat(filepath.Join(dir, controlFile))
@@ -103,7 +116,7 @@ func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.
 	if err := t.Check(m, identity != nil); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(t.Staging, folderMode); err != nil {
+	if err := errors.Join(os.RemoveAll(t.Staging), os.MkdirAll(t.Staging, folderMode)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(t.Staging)) }()
@@ -124,8 +137,15 @@ func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.
 		return err
 	}
 	for _, backend := range order {
-		if err := place(t.Dirs[backend]); err != nil {
-			return fmt.Errorf("the folder of backend %s: %w", backend, err)
+		dir := t.Dirs[backend]
+		err := error(nil)
+		if load := t.Load[backend]; load != nil {
+			err = load(ctx, Restoring(dir))
+		} else {
+			err = place(dir)
+		}
+		if err != nil {
+			return fmt.Errorf("the databases of backend %s: %w", backend, err)
 		}
 	}
 	return nil

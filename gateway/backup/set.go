@@ -56,6 +56,9 @@ type Manifest struct {
 	Bytes         int64      `json:"bytes"` // of the databases
 	// Damaged says which databases of organizations are damaged. Their copies are as damaged, or missing.
 	Damaged []string `json:"damaged"`
+	// Unsettled are the databases of organizations that changed all the time, on a database server that cannot read as of
+	// one moment: they may have records of different moments.
+	Unsettled []string `json:"unsettled,omitempty"`
 	// Files are the bytes of files; nil: the backup has none, because they are kept elsewhere.
 	Files *Files `json:"files"`
 	// Keyring is "age" if the backup has the keyring, encrypted to an age recipient, and empty otherwise.

@@ -209,6 +209,9 @@ func (w *writer) databases(ctx context.Context) error {
 				return err
 			}
 			w.m.Databases = append(w.m.Databases, Database{backend, one.File, size, sum, one.Documents})
+			if one.Unsettled {
+				w.m.Unsettled = append(w.m.Unsettled, one.File)
+			}
 			w.m.Documents += one.Documents
 			w.m.Bytes += size
 			w.m.Organizations += len(one.Workspaces)

@@ -69,6 +69,10 @@ func (s *Server) backUp(ctx context.Context, c *call, in BackupRequest) (*backup
 	if m.Files == nil {
 		c.addNote("Note: the backup has no bytes of files. Copy them after it, because a record is stored after its bytes.")
 	}
+	if len(m.Unsettled) > 0 {
+		c.addNote(fmt.Sprintf("Note: these changed while they were copied, and may have records of different moments: %s.",
+			strings.Join(m.Unsettled, ", ")))
+	}
 	if len(m.Damaged) > 0 {
 		return m, fail(CodeFailed, "the backup %s has all but what is damaged, and older backups were kept, from which "+
 			"the damaged databases can be restored: %s", m.Name, strings.Join(m.Damaged, "; "))

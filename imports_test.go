@@ -50,6 +50,7 @@ var fenced = []struct {
 	{"golang.org/x/image", []string{"internal/picture"}},
 	{"filippo.io/", []string{"gateway/backup"}},
 	{"tenantry/backends/blobs/s3", []string{"gateway", "backends/blobs/s3"}},
+	{"golang.org/x/mod", []string{"modules/audit"}},
 	{"tenantry/backends/sqlite", []string{"gateway", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/mongo", []string{"gateway", "backends/mongo", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},

@@ -137,6 +137,7 @@ func (a *App) build() error {
 	if a.cfg.Backup.To != "" {
 		a.background.Go("backing up", a.backUpOnTime)
 	}
+	a.background.Every(headTick, "signing the heads of audit logs", a.SignHeads)
 	a.watch()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts

@@ -25,7 +25,7 @@ func (s *Services) Control() *control.Server {
 		s.log.Warn("files left by an upload could not be removed", "error", err)
 	}
 	return control.NewServer(control.Backend{
-		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals,
+		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals, Heads: s.heads,
 		KeepDeleted: func() time.Duration { return s.settings().Trash.Organizations },
 		Transfer:    s.transfer, Limits: s.limiter.Defaults,
 		Examine: s.examine, ExamineEach: s.examineEach, FileBytes: s.fileBytes,

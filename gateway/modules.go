@@ -42,6 +42,7 @@ func (s *Services) openModules(more []Module) {
 	s.store.OnEnd(s.idempotency.End)
 	s.usage = usage.New(s.log, s.now, s.cfg.Memory.Organizations, s.background.Go)
 	s.seals = audit.NewSeals(s.audit, s.directory, s.now)
+	s.heads = audit.NewHeads(s.audit, s.directory, s.now)
 
 	contactModule := contacts.New(contacts.Deps{Keys: s.directory})
 	objectModule, formModule := objects.New(s.directory), forms.New(s.directory)
@@ -87,7 +88,7 @@ func (s *Services) openModules(more []Module) {
 	})
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
-		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.usage,
+		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.heads, s.usage,
 		&organization.Module{
 			Directory: s.directory, Defaults: s.limiter.Defaults,
 			FileBytes: s.fileBytes,

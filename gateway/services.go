@@ -72,6 +72,7 @@ type Services struct {
 	limiter      *limits.Limiter
 	audit        *audit.Log
 	seals        *audit.Seals
+	heads        *audit.Heads
 	idempotency  *idempotency.Log
 	usage        *usage.Meter
 	kinds        kinds

@@ -110,12 +110,12 @@ func (a *App) erase(ctx context.Context, slug string) (left bool) {
 	return false
 }
 
-// seal seals the audit log of an organization, or of the installation. It reports whether it ran out of time. Its
-// timeout is separate from that of the trash.
+// seal seals the audit log of an organization, or of the installation, and signs its head. It reports whether it ran out
+// of time. Its timeout is separate from that of the trash.
 func (a *App) seal(ctx context.Context, t *tenants.Tenant) (left bool) {
 	ctx, cancel := context.WithTimeout(ctx, sealEach)
 	defer cancel()
-	err := background.Try(func() error { return a.seals.Seal(ctx, t) })
+	err := background.Try(func() error { return errors.Join(a.seals.Seal(ctx, t), a.heads.Advance(ctx, t)) })
 	if err != nil && ctx.Err() == nil {
 		a.log.WarnContext(ctx, "the audit log could not be sealed and will be retried",
 			"organization", t.Org.Slug, "error", err)

@@ -47,12 +47,32 @@ func (p *program) commands() []*cobra.Command {
 		if g.Name == "keyring" {
 			made = append(made, p.reinstateCommand(), p.transferKeyCommand())
 		}
+		made = nest(made, g.Commands)
 		if g.Name != "" {
 			made = []*cobra.Command{group(g.Name, g.Short, made...)}
 		}
 		all = append(all, made...)
 	}
 	return all
+}
+
+// nest puts the commands of a group without a name below those whose names they begin with: audit head below audit.
+func nest(made []*cobra.Command, rows []control.Command) (top []*cobra.Command) {
+	at := 0
+	for i := range rows {
+		if rows[i].Flag != "" {
+			continue
+		}
+		words := rows[i].Words()
+		over := slices.IndexFunc(top, func(c *cobra.Command) bool { return len(words) > 1 && c.Name() == words[0] })
+		if over >= 0 {
+			top[over].AddCommand(made[at])
+		} else {
+			top = append(top, made[at])
+		}
+		at++
+	}
+	return append(top, made[at:]...)
 }
 
 // command makes the command of a row, and gives it the rows of the same group that are flags of it.
@@ -250,6 +270,8 @@ func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
 	switch read := f.Tag.Get("read"); {
 	case read == "stdin" && text == "true":
 		return lazyValue(p.password), nil
+	case read == "text" && text != "":
+		return lazyValue(func() (string, error) { return smallFile(text) }), nil
 	case read == "file" && text != "":
 		return lazyValue(func() (string, error) { return transferKey(text) }), nil
 	case read != "":
@@ -313,6 +335,23 @@ func argument(c *control.Command, f *declare.Field, text string) (any, error) {
 		return nil, usagef("%q is not a %s; tenantry %s list shows them", text, f.Name, c.Words()[0])
 	}
 	return n, nil
+}
+
+// maxTextFile bounds a file that a flag names for a text, in bytes.
+const maxTextFile = 64 << 10
+
+// smallFile returns the text of a file.
+func smallFile(name string) (string, error) {
+	f, err := os.Open(name) //nolint:gosec // the operator names it
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	raw, err := io.ReadAll(io.LimitReader(f, maxTextFile+1))
+	if err == nil && len(raw) > maxTextFile {
+		err = fmt.Errorf("%s holds more than %d bytes", name, maxTextFile)
+	}
+	return string(raw), err
 }
 
 // parseMap returns the value of a map field from a list of NAME=VALUE. Errors: wrong usage.

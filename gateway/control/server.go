@@ -38,6 +38,7 @@ type Backend struct {
 	Limits    func() rate.Set // the default limits
 	Audit     *audit.Log
 	Seals     *audit.Seals
+	Heads     *audit.Heads
 	// KeepDeleted returns how long a deleted organization can be restored; 0: until a command erases it.
 	KeepDeleted func() time.Duration
 	// BaseURL returns the address of an organization, for links.

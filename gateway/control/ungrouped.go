@@ -1,11 +1,17 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/modules/audit"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
 )
@@ -123,6 +129,82 @@ func (s *Server) verifyAudit(ctx context.Context, c *call, in Log) (all audit.Ve
 	return all, err
 }
 
+// auditHead brings the head of a log up to date and returns it.
+func (s *Server) auditHead(ctx context.Context, c *call, in Log) (audit.Head, error) {
+	if err := s.setLogTenant(ctx, c, in); err != nil {
+		return audit.Head{}, err
+	}
+	if err := s.Heads.Advance(ctx, c.Tenant); err != nil && !errors.Is(err, store.ErrConflict) {
+		return audit.Head{}, err
+	}
+	return s.Heads.Head(ctx, c.Tenant)
+}
+
+// HeadToCompare names an audit log and an earlier head of it.
+type HeadToCompare struct {
+	Log
+	Against string `json:"against,omitempty" read:"text" doc:"an earlier head, in <file>: the head itself, or the JSON that has it"`
+}
+
+// compareAudit compares an audit log with its tree and an earlier head. If they differ, it returns both the findings and
+// an error.
+func (s *Server) compareAudit(ctx context.Context, c *call, in HeadToCompare) (audit.Comparison, error) {
+	if err := s.setLogTenant(ctx, c, in.Log); err != nil {
+		return audit.Comparison{}, err
+	}
+	head, err := headIn(in.Against)
+	if err != nil {
+		return audit.Comparison{}, err
+	}
+	out, err := s.Heads.Compare(ctx, c.Tenant, head, func(records int64) {
+		c.Progress(Progress{Step: "comparing", Done: records})
+	})
+	switch {
+	case audit.IsForeignHead(err):
+		err = fail(CodeInvalid, "--against: %v", err)
+	case err == nil && out.What != "":
+		err = fail(CodeFailed, "the audit log has been tampered with: %s", out.What)
+	case err == nil && !out.Intact:
+		first := out.Faults[0]
+		err = fail(CodeFailed, "the audit log has been tampered with: record %s (leaf %d) was %s", first.Record, first.Index,
+			first.What)
+	}
+	return out, err
+}
+
+// headIn returns the head in a text: the text itself, or the member head of the JSON of a command or an answer.
+func headIn(text string) (string, error) {
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return text, nil
+	}
+	var kept struct {
+		Head string `json:"head"`
+		Data struct {
+			Head string `json:"head"`
+		} `json:"data"`
+	}
+	err := json.Unmarshal([]byte(text), &kept)
+	head := cmp.Or(kept.Head, kept.Data.Head)
+	if err != nil || head == "" {
+		return "", fail(CodeInvalid, "--against: the file has no head")
+	}
+	return head, nil
+}
+
+// HeadKeys are the keys that verify the heads of an audit log, the newest first.
+type HeadKeys struct {
+	Keys []string `json:"keys"`
+}
+
+// rotateHeadKey makes a new key for heads, and returns those that verify heads of the installation's own log.
+func (s *Server) rotateHeadKey(ctx context.Context, _ *call, _ struct{}) (HeadKeys, error) {
+	if err := s.Heads.Rotate(ctx); err != nil {
+		return HeadKeys{}, err
+	}
+	head, err := s.Heads.Head(ctx, s.Directory.Own())
+	return HeadKeys{head.Keys}, err
+}
+
 // ungrouped returns the commands without a group.
 func (s *Server) ungrouped() Group {
 	return Group{Commands: []Command{
@@ -136,6 +218,29 @@ func (s *Server) ungrouped() Group {
 			Example: "  tenantry audit --org acme\n  tenantry audit\n  tenantry audit --verify",
 			Table:   "at, operation, subject, account, address, outcome, facts",
 		}, s.auditLog),
+		command(Command{
+			Line: "audit head", Short: "Show the head of an audit log, to be kept outside the installation",
+			Long: "Show the head of the audit log of an organization, or without --org that of the installation: the number of its records and the root of\n" +
+				"the Merkle tree over them, signed. Keep heads where nobody who can change the data can change them: tenantry audit verify --against FILE\n" +
+				"says whether the log still continues one. Records of the last seconds are not in it.",
+			Example: "  tenantry audit head --org acme -o json > acme-head.json",
+			Table:   "size, root?, at?, keys, head?",
+		}, s.auditHead),
+		command(Command{
+			Line: "audit verify", Name: "audit.compare", Short: "Compare an audit log with its tree, and with a head kept outside",
+			Long: "Compare every record of an audit log with its leaf, the leaves with the last head, and with --against the log with an earlier head, as\n" +
+				"tenantry audit head or /api/audit/head answered it. It fails if something differs: records were changed or removed, the log was cut off,\n" +
+				"or its tree was made anew.",
+			Example: "  tenantry audit verify --org acme --against acme-head.json",
+			Table:   "intact, records, size, earlier?, what?, faults=faults?",
+		}, s.compareAudit),
+		command(Command{
+			Line: "audit rotate-key", Name: "audit.rotate_key", Audit: operation.AuditAlways,
+			Short: "Make a new key for the heads of all audit logs",
+			Long: "Make a new key for the heads of all audit logs of the installation. Heads are signed with the new key and the one before it from then\n" +
+				"on, so whoever verifies them outside has until the next rotation to take the new key from tenantry audit head.",
+			Table: "keys",
+		}, s.rotateHeadKey),
 		command(Command{
 			Line: "audit verify", Flag: "verify", Short: "compare the log with its hourly seals",
 			Table: "intact, records, from=from?, until=until?, unsealed, faults=faults?",

@@ -51,6 +51,7 @@ type App interface {
 	Contents() *contents.Keeper
 	SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error)
 	EmptyTrash(ctx context.Context) (taken bool, err error)
+	SignHeads(ctx context.Context)
 	PutUsage(ctx context.Context, slug string, days []*usage.Day) error
 	FlushUsage(ctx context.Context)
 	Commands() *control.Client

@@ -43,7 +43,9 @@ const (
 type Log struct {
 	kind  *record.Of[Record]
 	seals *store.Kind[seal]
+	tree  treeKinds
 	later pendingWrites
+	ahead written
 }
 
 // New declares the records.
@@ -66,12 +68,17 @@ func New() *Log {
 			Traits: record.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec,
 		}),
 		seals: newSeals(),
+		tree:  newTreeKinds(),
 	}
 }
 
-// Specs returns the declarations of the log and its seals for the control workspace, which holds the log of the
-// installation.
-func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec(), l.seals.Spec()} }
+// Specs returns the declarations of the log, its seals and its tree for the control workspace, which holds the log of
+// the installation.
+func (l *Log) Specs() []*store.Spec {
+	return []*store.Spec{
+		l.kind.Spec(), l.seals.Spec(), l.tree.leaves.Spec(), l.tree.tiles.Spec(), l.tree.heads.Spec(),
+	}
+}
 
 // Kept returns what is stored. It is not part of exports, because it is the history of this organization.
 func (l *Log) Kept() []record.Kept { return []record.Kept{l.kind.Kind} }
@@ -105,12 +112,14 @@ func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	rec.index()
+	l.ahead.note(ws.Org())
 	return l.kind.In(ws).Insert(ctx, &rec)
 }
 
 // Stage adds a record to a batch, which stores it together with the change that it records.
 func (l *Log) Stage(b *store.Batch, ws *store.Workspace, rec Record) error {
 	rec.index()
+	l.ahead.note(ws.Org())
 	return l.kind.In(ws).StageInsert(b, &rec)
 }
 

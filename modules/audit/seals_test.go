@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/modules/audit"
 	"tenantry/tenants"
@@ -19,6 +20,9 @@ type sealedWorld struct {
 	*tenantstest.World
 	log   *audit.Log
 	seals *audit.Seals
+	heads *audit.Heads
+
+	earlier string // a head
 }
 
 func newSealedWorld(t *testing.T) *sealedWorld {
@@ -26,7 +30,8 @@ func newSealedWorld(t *testing.T) *sealedWorld {
 	log := audit.New()
 	w := &sealedWorld{World: tenantstest.New(t, tenantstest.Options{Control: log.Specs()}), log: log}
 	w.seals = audit.NewSeals(w.log, w.Directory, w.Clock.Now)
-	w.Store.Keep(w.log.Spec(), w.seals.Spec())
+	w.heads = audit.NewHeads(w.log, w.Directory, w.Clock.Now)
+	w.Store.Keep(record.Specs(append(w.heads.Kept(), w.log, w.seals))...)
 	return w
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -108,6 +109,13 @@ func readsOf(t testing.TB, p *fixture.Party) []read {
 		{"sessions.list", "one's own", "/api/me/sessions", admin, [][]string{{"find users"}}},
 		{"sessions.get", "one", "/api/me/sessions/" + id(fixture.RefSession), admin, [][]string{{"find users"}}},
 		{"store.explain", "a count", "/api/store/explain?call=/api/campaigns/count", admin, [][]string{{"count contacts"}}},
+		{"audit.head", "one", "/api/audit/head", key, [][]string{{"find audit_heads"}}},
+		{"audit.proof", "one", "/api/audit/" + id(fixture.RefProven) + "/proof", key, [][]string{
+			{"find audit_heads", "find audit_log"}, {"find audit_leaves"},
+		}},
+		{"audit.extension", "of the same head", "/api/audit/extension?head=" + url.QueryEscape(id(fixture.RefHead)), key, [][]string{
+			{"find audit_heads"}, {"find audit_leaves"},
+		}},
 		{"audit.verify", "nothing is sealed", "/api/audit/verification", admin, [][]string{{"find audit_seals"}, {"count audit_log"}}},
 		{"files.versions", "none", "/api/files/" + id(fixture.RefFile) + "/versions", key, [][]string{{"find files"}, {"find file_versions"}}},
 		{"files.fetch", "signed", p.FileAddress(), nobody, [][]string{{"find files"}, {"find blobs"}}},

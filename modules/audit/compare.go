@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"tenantry/backends/store"
+	"tenantry/tenants"
+)
+
+// errForeignHead: the earlier head of a comparison is not one of this log.
+var errForeignHead = errors.New("the earlier head cannot be compared")
+
+// Comparison says whether the records of a log, its tree and its heads agree.
+type Comparison struct {
+	Intact  bool        `json:"intact"`
+	Records int64       `json:"records"` // compared with their leaves
+	Size    int64       `json:"size"`    // of the last head
+	Earlier int64       `json:"earlier"` // size of the earlier head; 0: none was given
+	What    string      `json:"what"`    // how the tree differs from a head; empty: it does not
+	Faults  []LeafFault `json:"faults"`  // at most 100
+}
+
+// LeafFault is a record that differs from its leaf.
+type LeafFault struct {
+	Index  int64  `json:"index"` // of the leaf
+	Record string `json:"record"`
+	What   string `json:"what"` // removed or changed
+}
+
+// Compare reads the whole tree, compares every record with its leaf, and the tree with its last head and, unless that is
+// "", with an earlier one. progress is told how many records have been compared. What differs is answered. Errors: a
+// head that this installation did not sign for this log; store.ErrUnavailable; those of the installation's data keys.
+func (h *Heads) Compare(
+	ctx context.Context, t *tenants.Tenant, earlier string, progress func(records int64),
+) (Comparison, error) {
+	out := Comparison{Faults: []LeafFault{}}
+	keys, err := h.keysOf(ctx, t)
+	if err != nil {
+		return out, err
+	}
+	var before tlog.Tree
+	if earlier != "" {
+		if before, _, err = openHead(earlier, h.origin(t), keys); err != nil {
+			return out, errors.Join(errForeignHead, err)
+		}
+	}
+	last, err := h.last(ctx, t, keys)
+	if err != nil {
+		return out, err
+	}
+	out.Size, out.Earlier = last.tree.N, before.N
+	var sum frontier
+	var end position // of the last leaf
+	for sum.size < last.tree.N {
+		tile := tlog.Tile{H: tileHeight, N: sum.size / tileWidth, W: tileWidth}
+		stored := h.log.tree.open(t.Workspace())
+		if err := stored.load(ctx, []tlog.Tile{tile}); err != nil {
+			return out, err
+		}
+		leaves := stored.leaves[tile.N]
+		width := int(min(tileWidth, last.tree.N-sum.size))
+		if len(leaves.Records) < width || len(leaves.Hashes) < width*tlog.HashSize {
+			out.What = fmt.Sprintf("leaves from %d on are missing from the stored tree, which has %d by its last head",
+				sum.size+int64(len(leaves.Records)), last.tree.N)
+			return out, nil
+		}
+		if err := h.compareTile(ctx, t, leaves, width, &out); err != nil {
+			return out, err
+		}
+		for i := range width {
+			sum.add(tlog.Hash(leaves.Hashes[i*tlog.HashSize:]))
+			if sum.size == before.N && sum.root() != before.Hash {
+				out.What = fmt.Sprintf("the first %d records are not those of the earlier head", before.N)
+			}
+		}
+		end = position{leaves.Until, leaves.Records[width-1]}
+		progress(out.Records)
+	}
+	switch {
+	case last.tree.N < before.N && last.tree.N == 0:
+		out.What = fmt.Sprintf("the earlier head has %d records, and there is no head now", before.N)
+	case last.tree.N < before.N:
+		out.What = fmt.Sprintf("the earlier head has %d records and the last one %d: those after record %s are gone",
+			before.N, last.tree.N, end.id)
+	case last.tree.N > 0 && out.What == "" && sum.root() != last.tree.Hash:
+		out.What = "the stored tree is not that of its last head"
+	}
+	out.Intact = out.What == "" && len(out.Faults) == 0
+	return out, nil
+}
+
+// compareTile compares the records of a tile with its leaves.
+func (h *Heads) compareTile(ctx context.Context, t *tenants.Tenant, tile *leafTile, width int, out *Comparison) error {
+	found, err := h.log.kind.In(t.Workspace()).Find(ctx, store.Query{
+		Filter: store.In("id", tile.Records[:width]...), LeaveOut: true,
+	})
+	if err != nil {
+		return err
+	}
+	records := map[string]*Record{}
+	for i := range found {
+		records[found[i].ID] = &found[i]
+	}
+	for i, id := range tile.Records[:width] {
+		what := "removed"
+		if rec := records[id]; rec != nil {
+			hash, err := rec.leafHash()
+			if err != nil {
+				return err
+			}
+			what = "changed"
+			if hash == tlog.Hash(tile.Hashes[i*tlog.HashSize:]) {
+				what = ""
+			}
+		}
+		if what != "" && len(out.Faults) < mostFaults {
+			out.Faults = append(out.Faults, LeafFault{tile.Number*tileWidth + int64(i), id, what})
+		}
+		out.Records++
+	}
+	return nil
+}
+
+// frontier is what is needed of a tree to compute its root while leaves are added: the roots of its full subtrees.
+type frontier struct {
+	size  int64
+	roots []tlog.Hash // from the largest subtree to the smallest
+}
+
+func (f *frontier) add(hash tlog.Hash) {
+	for n := f.size; n&1 == 1; n >>= 1 {
+		last := len(f.roots) - 1
+		hash, f.roots = tlog.NodeHash(f.roots[last], hash), f.roots[:last]
+	}
+	f.roots = append(f.roots, hash)
+	f.size++
+}
+
+// root returns the hash of the tree, which must have a leaf.
+func (f *frontier) root() tlog.Hash {
+	hash := f.roots[len(f.roots)-1]
+	for i := len(f.roots) - 2; i >= 0; i-- {
+		hash = tlog.NodeHash(f.roots[i], hash)
+	}
+	return hash
+}
+
+// IsForeignHead reports whether an error of Compare says that the earlier head is not one of this log.
+func IsForeignHead(err error) bool { return errors.Is(err, errForeignHead) }

@@ -152,7 +152,7 @@ func TestHeads_WhatTheyTell(t *testing.T) {
 			})
 			must(t, err)
 			must(t, w.heads.StoredLeaves(of.Workspace()).Delete(t.Context(), tile))
-		}, "forked", "leaves from 256 on are missing", nil, true},
+		}, "forked", "leaves from 256 on are missing", nil, false}, // until the next step makes it again
 		"a tile above is changed": {func(t *testing.T, w *sealedWorld, of *tenants.Tenant) {
 			tile, err := w.heads.StoredTiles(of.Workspace()).First(t.Context(), store.Query{})
 			must(t, err)

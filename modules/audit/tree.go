@@ -252,11 +252,15 @@ func (g *growth) derive(ctx context.Context, before int64) error {
 			if err := g.load(ctx, []tlog.Tile{below}); err != nil {
 				return err
 			}
-			index := tlog.StoredHashIndex(tile.L*tileHeight, below.N)
-			hash, err := tlog.HashFromTile(below, g.hashes(below.L, below.N), index)
-			if err != nil {
-				return fmt.Errorf("%w: %w", errTree, err)
+			lower := g.hashes(below.L, below.N)
+			if len(lower) < tileWidth*tlog.HashSize {
+				return fmt.Errorf("%w: tile %d of level %d", errTree, below.N, below.L)
 			}
+			var sum frontier
+			for i := range tileWidth {
+				sum.add(tlog.Hash(lower[i*tlog.HashSize:]))
+			}
+			hash := sum.root()
 			up.Hashes = append(up.Hashes, hash[:]...)
 		}
 		g.above = append(g.above, up)

@@ -26,7 +26,7 @@ func TestAuditHeads(t *testing.T) {
 		code int
 		want string
 	}{
-		{"org create acme --name Acme", 0, `"slug"`},
+		{"org create --slug acme --name Acme", 0, `"slug"`},
 		{"audit --org acme", 0, "org.create"},
 		{"audit --verify", 0, `"unsealed"`},
 		{"audit head", 0, `"keys":["tenantry/`},

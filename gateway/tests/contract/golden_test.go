@@ -147,7 +147,7 @@ func (g *golden) ask(t *testing.T, op *operation.Row, path string) {
 			}
 		}
 		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
-		asked = heads.ReplaceAllString(asked, "head=<head>")
+		asked = heads.ReplaceAllString(strings.ReplaceAll(asked, g.w.A.IDs[fixture.RefProven], "<proven>"), "head=<head>")
 		asked, headers = addresses.ReplaceAllString(asked, "$1"), ages.ReplaceAllString(headers, "max-age=<seconds>")
 		a.Body = addresses.ReplaceAll(a.Body, []byte("$1"))
 		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, challenge.ReplaceAll(a.Body, []byte("<challenge>"))), "$1<pid>\""))

@@ -235,7 +235,7 @@ func (s *Server) ungrouped() Group {
 			Table:   "intact, records, size, earlier?, what?, faults=faults?",
 		}, s.compareAudit),
 		command(Command{
-			Line: "audit rotate-key", Name: "audit.rotate_key", Audit: operation.AuditAlways,
+			Line: "audit rotate-key", Name: "audit.rotate", Audit: operation.AuditAlways,
 			Short: "Make a new key for the heads of all audit logs",
 			Long: "Make a new key for the heads of all audit logs of the installation. Heads are signed with the new key and the one before it from then\n" +
 				"on, so whoever verifies them outside has until the next rotation to take the new key from tenantry audit head.",

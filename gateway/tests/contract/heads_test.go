@@ -177,7 +177,7 @@ func TestHeadsOfTheInstallation(t *testing.T) {
 	if head.Size != 1 || !strings.Contains(*head.Head, "/installation\n") {
 		t.Errorf("got %+v, want a head of one record", head)
 	}
-	if keys := call("audit.rotate_key", struct{}{}).Keys; len(keys) != 2 || keys[1] != head.Keys[0] {
+	if keys := call("audit.rotate", struct{}{}).Keys; len(keys) != 2 || keys[1] != head.Keys[0] {
 		t.Errorf("got %v, want another key before %v", keys, head.Keys)
 	}
 	clock.Advance(time.Minute)

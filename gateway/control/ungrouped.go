@@ -242,7 +242,7 @@ func (s *Server) ungrouped() Group {
 			Table: "keys",
 		}, s.rotateHeadKey),
 		command(Command{
-			Line: "audit verify", Flag: "verify", Short: "compare the log with its hourly seals",
+			Line: "audit --verify", Name: "audit.verify", Flag: "verify", Short: "compare the log with its hourly seals",
 			Table: "intact, records, from=from?, until=until?, unsealed, faults=faults?",
 		}, s.verifyAudit),
 		command(Command{

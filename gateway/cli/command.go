@@ -342,11 +342,11 @@ const maxTextFile = 64 << 10
 
 // smallFile returns the text of a file.
 func smallFile(name string) (string, error) {
-	f, err := os.Open(name) //nolint:gosec // the operator names it
+	f, err := os.Open(name)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxTextFile+1))
 	if err == nil && len(raw) > maxTextFile {
 		err = fmt.Errorf("%s holds more than %d bytes", name, maxTextFile)

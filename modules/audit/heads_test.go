@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,6 +105,15 @@ func TestHeads_WhatTheyTell(t *testing.T) {
 			w.dropTree(t, of)
 			w.advance(t, of)
 		}, "shrunk", "those after record", nil, false},
+		"the end is cut off, but not the head": {func(t *testing.T, w *sealedWorld, of *tenants.Tenant) {
+			records := w.all(t, of)
+			for i := range records[290:] {
+				must(t, w.log.Records(of.Workspace()).Delete(t.Context(), &records[290+i]))
+			}
+			w.changeLeaf(t, of, 1, func(tile *audit.LeafTile) {
+				tile.Records, tile.Hashes = tile.Records[:34], tile.Hashes[:34*32]
+			})
+		}, "forked", "leaves from 290 on are missing", nil, true},
 		"all is gone": {func(t *testing.T, w *sealedWorld, of *tenants.Tenant) {
 			_, err := w.log.Records(of.Workspace()).Purge(t.Context())
 			must(t, err)
@@ -276,6 +286,10 @@ func TestHeads_AfterAKill(t *testing.T) {
 			w.advance(t, of)
 			whole := w.head(t, of)
 			lose(t, w, of, before)
+			records := w.all(t, of)
+			if _, err := w.heads.Prove(t.Context(), of, records[999].ID); err == nil || !strings.Contains(err.Error(), "not in the tree") {
+				t.Errorf("a record without a head: got %v, want that it is not in the tree", err)
+			}
 			w.advance(t, of)
 			again := w.head(t, of)
 			if *again.Root != *whole.Root || again.Size != 1000 {
@@ -352,6 +366,60 @@ func TestHeads_LateRecords(t *testing.T) {
 	}
 	if all, one := w.compare(t, of, *kept.Head); !all.Intact || all.Records != 4 || !one.Extends {
 		t.Errorf("got %+v and %+v, want no difference", all, one)
+	}
+}
+
+// TestHeads_SeveralReplicas: replicas that advance a tree at the same time make one tree.
+func TestHeads_SeveralReplicas(t *testing.T) {
+	t.Parallel()
+	w := newSealedWorld(t)
+	of := w.Tenant(t, "acme")
+	for range 3 {
+		w.wrote(t, of, 300, time.Millisecond)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := w.heads.Advance(t.Context(), of); err != nil && !errors.Is(err, store.ErrConflict) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		w.Clock.Advance(time.Hour)
+	}
+	w.advance(t, of)
+	kept := w.head(t, of)
+	if all, one := w.compare(t, of, *kept.Head); !all.Intact || all.Records != 900 || !one.Extends {
+		t.Errorf("got %+v and %+v, want 900 records", all, one)
+	}
+}
+
+// TestWritten: an organization is forgotten only if nothing was written to its log since.
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	w := newSealedWorld(t)
+	of := w.Tenant(t, "acme")
+	write := func(to *tenants.Tenant) {
+		if err := w.log.Write(t.Context(), to.Workspace(), audit.Record{Operation: "now", Outcome: audit.OK}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(of)
+	write(w.Directory.Own())
+	first := w.log.Written()
+	if len(first) != 2 || first[of.Org.OrgID].IsZero() || first[0].IsZero() {
+		t.Fatalf("got %v, want the organization and the installation", first)
+	}
+	write(of)
+	w.log.Covered(of.Org.OrgID, first[of.Org.OrgID])
+	w.log.Covered(0, first[0])
+	then := w.log.Written()
+	if len(then) != 1 || !then[of.Org.OrgID].After(first[of.Org.OrgID]) {
+		t.Fatalf("got %v, want the organization, to whose log more was written", then)
+	}
+	w.log.Covered(of.Org.OrgID, then[of.Org.OrgID])
+	if left := w.log.Written(); len(left) != 0 {
+		t.Errorf("got %v, want none", left)
 	}
 }
 

@@ -3,6 +3,7 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"tenantry/backends/enginetest"
 	"tenantry/backends/store"
+	"tenantry/tenants/tenantstest"
 )
 
 // naive returns the Merkle tree hash of RFC 6962 of leaf hashes, as section 2.1 defines it.
@@ -111,6 +113,36 @@ func TestTree_AgreesWithTheDefinition(t *testing.T) {
 			before = now
 		}
 	})
+}
+
+// TestLateReadingStaysBehind: the second reading of a log leaves records to the first that this has not seen, or they
+// would have two leaves.
+func TestLateReadingStaysBehind(t *testing.T) {
+	t.Parallel()
+	log := New()
+	w := tenantstest.New(t, tenantstest.Options{Control: log.Specs()})
+	h, ws := NewHeads(log, w.Directory, w.Clock.Now), w.Directory.Own().Workspace()
+	var all []*Record
+	for i := range int64(3) {
+		all = append(all, &Record{Meta: store.Meta{CreatedAt: 1000 + i}, Operation: "contacts.update", Outcome: OK})
+	}
+	if err := log.kind.In(ws).Insert(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	g, err := log.tree.grow(t.Context(), ws)
+	if err == nil {
+		err = g.add(all[1])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.last.Until, g.last.UntilID = all[1].CreatedAt, all[1].ID
+	if _, err := h.readLate(t.Context(), ws, g, stepRecords); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{all[1].ID, all[0].ID}; !slices.Equal(g.last.Records, want) || g.last.Late != all[1].CreatedAt {
+		t.Errorf("the tree has %v up to %d, want %v up to %d", g.last.Records, g.last.Late, want, all[1].CreatedAt)
+	}
 }
 
 // TestProofIsSmall: the proof of any record is under 2 KB, as it is answered, with the signatures of two keys and up to

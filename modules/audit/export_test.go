@@ -1,6 +1,10 @@
 package audit
 
-import "tenantry/backends/store"
+import (
+	"golang.org/x/mod/sumdb/tlog"
+
+	"tenantry/backends/store"
+)
 
 // Records are those of an organization, as somebody has them who writes to the database.
 func (l *Log) Records(ws *store.Workspace) store.Collection[Record] { return l.kind.In(ws) }
@@ -38,3 +42,6 @@ func (h *Heads) StoredTiles(ws *store.Workspace) store.Collection[UpperTile] {
 func (h *Heads) StoredHeads(ws *store.Workspace) store.Collection[SignedHead] {
 	return h.log.tree.heads.In(ws)
 }
+
+// LeafHash is the hash of a record's leaf.
+func (r *Record) LeafHash() (tlog.Hash, error) { return r.leafHash() }

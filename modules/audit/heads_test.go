@@ -233,6 +233,41 @@ func (w *sealedWorld) changeLeaf(t *testing.T, of *tenants.Tenant, number int64,
 	}
 }
 
+// TestHeads_ConsistentForgery: a record that was changed together with its leaf does not fit the last head, whether or
+// not it was there when an earlier head was signed.
+func TestHeads_ConsistentForgery(t *testing.T) {
+	t.Parallel()
+	w := newSealedWorld(t)
+	of := w.Tenant(t, "acme")
+	w.wrote(t, of, 10, time.Second)
+	w.advance(t, of)
+	first := *w.head(t, of).Head
+	w.Clock.Advance(time.Hour)
+	w.wrote(t, of, 10, time.Second)
+	w.advance(t, of)
+	forged, err := w.log.Records(of.Workspace()).Update(t.Context(), w.all(t, of)[15].ID, func(r *audit.Record) error {
+		r.Subject = "key:other"
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := forged.LeafHash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.changeLeaf(t, of, 0, func(tile *audit.LeafTile) { copy(tile.Hashes[15*32:], hash[:]) })
+	for _, earlier := range []string{"", first} {
+		all, err := w.heads.Compare(t.Context(), of, earlier, func(int64) {})
+		if err != nil || all.Intact || len(all.Faults) > 0 || !strings.Contains(all.What, "not that of its last head") {
+			t.Errorf("got %+v, %v; want that the tree is not that of its head", all, err)
+		}
+	}
+	if one, err := w.heads.Extends(t.Context(), of, first); err != nil || one.Extends || one.What != "forked" {
+		t.Errorf("got %+v, %v; want a fork", one, err)
+	}
+}
+
 // TestHeads_AfterAKill: whatever a step had stored when its process was killed, the next one completes it, to the same
 // tree.
 func TestHeads_AfterAKill(t *testing.T) {

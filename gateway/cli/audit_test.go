@@ -38,6 +38,9 @@ func TestAuditHeads(t *testing.T) {
 		{"audit verify --against " + large, 1, "holds more than"},
 		{"audit verify --against " + filepath.Join(folder, "none"), 1, "no such file"},
 		{"audit rotate-key", 0, `"keys"`},
+		{"audit restart --org acme", 2, "reason"},
+		{"audit restart --org acme --reason damaged", 0, `"size":0`},
+		{"audit --org acme", 0, `"reason":"damaged"`},
 		{"audit other", 2, "other"},
 	} {
 		a := run(t, "", append(strings.Fields(one.args), "--data", filepath.Join(folder, "data"), "--output", "json")...)

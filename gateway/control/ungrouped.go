@@ -191,6 +191,24 @@ func headIn(text string) (string, error) {
 	return head, nil
 }
 
+// TreeRestart names an audit log, and says why its tree is made anew.
+type TreeRestart struct {
+	Log
+	Reason string `json:"reason" rule:"required max=200" doc:"why, as <text> for the audit log"`
+}
+
+// restartTree makes the tree of a log anew and returns its head.
+func (s *Server) restartTree(ctx context.Context, c *call, in TreeRestart) (audit.Head, error) {
+	if err := s.setLogTenant(ctx, c, in.Log); err != nil {
+		return audit.Head{}, err
+	}
+	if err := s.Heads.Restart(ctx, c.Tenant); err != nil {
+		return audit.Head{}, err
+	}
+	c.Note("reason", in.Reason)
+	return s.Heads.Head(ctx, c.Tenant)
+}
+
 // HeadKeys are the keys that verify the heads of an audit log, the newest first.
 type HeadKeys struct {
 	Keys []string `json:"keys"`
@@ -234,6 +252,14 @@ func (s *Server) ungrouped() Group {
 			Example: "  tenantry audit verify --org acme --against acme-head.json",
 			Table:   "intact, records, size, earlier?, what?, faults=faults?",
 		}, s.compareAudit),
+		command(Command{
+			Line: "audit restart --reason TEXT", Audit: operation.AuditAlways,
+			Short: "Make the tree of an audit log anew, after it was damaged",
+			Long: "Make the tree of an audit log anew, from the records that there are. It is for a tree that was damaged, or whose key is gone, so that no\n" +
+				"further head is signed. Heads of before need not fit the new tree. Find out first why: the command hides what happened to the old one.",
+			Example: "  tenantry audit restart --org acme --reason \"restored the control data of May\"",
+			Table:   "size, root?, at?, keys",
+		}, s.restartTree),
 		command(Command{
 			Line: "audit rotate-key", Name: "audit.rotate", Audit: operation.AuditAlways,
 			Short: "Make a new key for the heads of all audit logs",

@@ -67,6 +67,20 @@ func (h *Heads) Advance(ctx context.Context, t *tenants.Tenant) error {
 	return nil
 }
 
+// Restart removes the tree and its head and makes them anew from the records that there are. It is for a tree that was
+// damaged, or whose key is gone; earlier heads need not fit it. Errors: those of Advance.
+func (h *Heads) Restart(ctx context.Context, t *tenants.Tenant) error {
+	ws, kinds := t.Workspace(), h.log.tree
+	for _, purge := range []func(context.Context) (int64, error){
+		kinds.heads.In(ws).Purge, kinds.tiles.In(ws).Purge, kinds.leaves.In(ws).Purge,
+	} {
+		if _, err := purge(ctx); err != nil {
+			return fmt.Errorf("removing the tree of the audit log: %w", err)
+		}
+	}
+	return h.Advance(ctx, t)
+}
+
 // step adds a bounded number of records and signs the head. It reports whether there may be more.
 func (h *Heads) step(ctx context.Context, t *tenants.Tenant) (more bool, err error) {
 	ws := t.Workspace()

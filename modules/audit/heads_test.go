@@ -210,6 +210,12 @@ func TestHeads_WhatTheyTell(t *testing.T) {
 			if err := w.heads.Advance(t.Context(), of); err == nil {
 				t.Errorf("a head was signed that does not continue the last one")
 			}
+			if err := w.heads.Restart(t.Context(), of); err != nil {
+				t.Error(err)
+			}
+			if all, err := w.heads.Compare(t.Context(), of, "", func(int64) {}); err != nil || !all.Intact || all.Size < 291 {
+				t.Errorf("after a restart: got %+v, %v", all, err)
+			}
 		}
 		t.Run(name+", an organization's", func(t *testing.T) {
 			told(t, func(w *sealedWorld, t *testing.T) *tenants.Tenant { return w.Tenant(t, "acme") })

@@ -243,8 +243,8 @@ func TestExplain_FindsTheCalledOperation(t *testing.T) {
 	acme := g.Org(t, "acme")
 	_, admin := acme.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	for _, op := range g.App.Operations() {
-		if op.Method != http.MethodGet || strings.Contains(op.Path, "{") {
-			continue
+		if op.Method != http.MethodGet || strings.Contains(op.Path, "{") || op.Credentials == operation.Key {
+			continue // the latter is not for a person
 		}
 		a := acme.Do(t, http.MethodGet, "/api/store/explain?call="+url.QueryEscape(op.Path), gatewaytest.Cookie(admin))
 		want := a.Code == http.StatusOK && a.Field("operation") == op.Name

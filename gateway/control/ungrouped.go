@@ -129,15 +129,34 @@ func (s *Server) verifyAudit(ctx context.Context, c *call, in Log) (all audit.Ve
 	return all, err
 }
 
+// AuditHead is the head of an audit log as commands show it. All fields but Keys are empty until there is one.
+type AuditHead struct {
+	Size int64    `json:"size"`
+	Root string   `json:"root"`
+	At   string   `json:"at"`
+	Keys []string `json:"keys"` // that verify it, the newest first
+	Head string   `json:"head"` // a signed note
+}
+
+// headOf returns the head of a log.
+func (s *Server) headOf(ctx context.Context, t *tenants.Tenant) (AuditHead, error) {
+	head, err := s.Heads.Head(ctx, t)
+	out := AuditHead{Size: head.Size, Keys: head.Keys}
+	if head.Head != nil {
+		out.Root, out.At, out.Head = *head.Root, *head.At, *head.Head
+	}
+	return out, err
+}
+
 // auditHead brings the head of a log up to date and returns it.
-func (s *Server) auditHead(ctx context.Context, c *call, in Log) (audit.Head, error) {
+func (s *Server) auditHead(ctx context.Context, c *call, in Log) (AuditHead, error) {
 	if err := s.setLogTenant(ctx, c, in); err != nil {
-		return audit.Head{}, err
+		return AuditHead{}, err
 	}
 	if err := s.Heads.Advance(ctx, c.Tenant); err != nil && !errors.Is(err, store.ErrConflict) {
-		return audit.Head{}, err
+		return AuditHead{}, err
 	}
-	return s.Heads.Head(ctx, c.Tenant)
+	return s.headOf(ctx, c.Tenant)
 }
 
 // HeadToCompare names an audit log and an earlier head of it.
@@ -198,15 +217,15 @@ type TreeRestart struct {
 }
 
 // restartTree makes the tree of a log anew and returns its head.
-func (s *Server) restartTree(ctx context.Context, c *call, in TreeRestart) (audit.Head, error) {
+func (s *Server) restartTree(ctx context.Context, c *call, in TreeRestart) (AuditHead, error) {
 	if err := s.setLogTenant(ctx, c, in.Log); err != nil {
-		return audit.Head{}, err
+		return AuditHead{}, err
 	}
 	if err := s.Heads.Restart(ctx, c.Tenant); err != nil {
-		return audit.Head{}, err
+		return AuditHead{}, err
 	}
 	c.Note("reason", in.Reason)
-	return s.Heads.Head(ctx, c.Tenant)
+	return s.headOf(ctx, c.Tenant)
 }
 
 // HeadKeys are the keys that verify the heads of an audit log, the newest first.

@@ -162,6 +162,7 @@ func (s *Services) examineEach(ctx context.Context, after string) control.Examin
 			done.Organizations++
 			done.Documents += s.examineOne(ctx, e, &page[i])
 			s.examineBytes(ctx, e, &page[i])
+			s.examineHead(ctx, e, &page[i])
 		}
 		done.Next = page[i].Slug
 		if time.Since(began) >= examinePage || ctx.Err() != nil {

@@ -62,6 +62,7 @@ func (s *Services) examineInstallation(ctx context.Context, e *examination) {
 		e.wrong("installation", err.Error(), "")
 	default:
 		e.good("installation", "%s, with its control data in %s", s.directory.Installation(), s.controlLocation())
+		s.examineOwnHead(ctx, e)
 	}
 	if page, err := s.directory.List(ctx, "", 1); err == nil && len(page) == 0 {
 		e.warn("installation", "it has no organization, and never had one",

@@ -51,3 +51,33 @@ func (a *App) signHead(ctx context.Context, org int64) error {
 	}
 	return a.heads.Advance(ctx, t.Through((*store.Workspace).BeyondQuota))
 }
+
+// examineOwnHead reports whether the log of the installation agrees with its head.
+func (s *Services) examineOwnHead(ctx context.Context, e *examination) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	switch size, at, err := s.heads.Check(ctx, s.directory.Own()); {
+	case err != nil:
+		e.wrong("audit log", err.Error(), headAdvice("tenantry audit verify"))
+	case size > 0:
+		e.good("audit log", "%d records of the installation are in the head of %s", size, at.UTC().Format(time.RFC3339))
+	}
+}
+
+// examineHead reports if the log of an organization does not agree with its head.
+func (s *Services) examineHead(ctx context.Context, e *examination, org *tenants.Organization) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	t, err := s.directory.BySlug(ctx, org.Slug)
+	if err == nil {
+		_, _, err = s.heads.Check(ctx, t)
+	}
+	if err == nil || errors.Is(err, tenants.ErrUnknownTenant) || errors.Is(err, store.ErrUnavailable) { // others have said so
+		return
+	}
+	e.wrong("audit log of organization "+org.Slug, err.Error(), headAdvice("tenantry audit verify --org "+org.Slug))
+}
+
+func headAdvice(compare string) string {
+	return "no further head is signed; " + compare + " says what differs, and the manual what to do (Heads)"
+}

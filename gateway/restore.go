@@ -16,6 +16,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/backup"
+	"tenantry/internal/texts"
 	"tenantry/modules/audit"
 	"tenantry/tenants"
 )
@@ -28,6 +29,7 @@ type RestoreOptions struct {
 	Files    bool      // also the bytes of files
 	DryRun   bool      // only check whether it can be restored
 	Holder   string    // names this process in errors of others
+	Operator string    // names who restores, for the audit log of the installation
 	Version  string
 	Log      *slog.Logger
 	Told     func(backup.Progress)
@@ -77,8 +79,25 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	if err != nil {
 		return nil, fmt.Errorf("the backup was restored, but cannot be opened: %w", err)
 	}
+	if err := services.noteRestored(ctx, m, o.Operator); err != nil {
+		err = fmt.Errorf("the backup was restored, but that could not be written to the audit log: %w", err)
+		return nil, errors.Join(err, services.Close())
+	}
 	found.Organizations, err = services.countOrganizations(ctx)
 	return found, errors.Join(err, services.Close())
+}
+
+// noteRestored writes to the log of the installation that a backup was restored. Whoever finds that a log does not
+// continue a head sees the reason there.
+func (s *Services) noteRestored(ctx context.Context, m *backup.Manifest, operator string) error {
+	facts := map[string]string{"backup": m.Name}
+	if operator != "" {
+		facts["operator"] = texts.Clip(operator)
+	}
+	by := tenants.Principal{Kind: tenants.Operator}
+	return s.audit.Write(ctx, s.directory.Own().Workspace(), audit.Record{
+		Operation: "restore", Subject: by.Subject(), Outcome: audit.OK, Facts: facts,
+	})
 }
 
 // restoration puts a backup back.

@@ -52,7 +52,7 @@ func (p *program) restoreCommand() *cobra.Command {
 			o.Identity = io.LimitReader(f, maxTransferKey)
 		}
 		b := p.newBar()
-		o.Files, o.Holder, o.Version = !withoutFiles, "tenantry restore", version().Version
+		o.Files, o.Holder, o.Version, o.Operator = !withoutFiles, "tenantry restore", version().Version, operator()
 		o.Log = slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		o.Told = func(t backup.Progress) {
 			b.update(control.Progress{Step: t.Step, Detail: t.Detail, Done: t.Done, Total: t.Total, Bytes: true, Told: true})

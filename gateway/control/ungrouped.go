@@ -181,6 +181,9 @@ func (s *Server) compareAudit(ctx context.Context, c *call, in HeadToCompare) (a
 	switch {
 	case audit.IsForeignHead(err):
 		err = fail(CodeInvalid, "--against: %v", err)
+	case err == nil && out.Agrees && !out.Extends && len(out.Faults) == 0:
+		err = fail(CodeFailed, "the audit log does not continue the earlier head: %s. The log was cut off or replaced, or a "+
+			"backup was restored (then tenantry audit shows restore, and heads from before that backup still fit)", out.What)
 	case err == nil && out.What != "":
 		err = fail(CodeFailed, "the audit log has been tampered with: %s", out.What)
 	case err == nil && !out.Intact:
@@ -267,7 +270,7 @@ func (s *Server) ungrouped() Group {
 			Line: "audit verify", Name: "audit.compare", Short: "Compare an audit log with its tree, and with a head kept outside",
 			Long: "Compare every record of an audit log with its leaf, the leaves with the last head, and with --against the log with an earlier head, as\n" +
 				"tenantry audit head or /api/audit/head answered it. It fails if something differs: records were changed or removed, the log was cut off,\n" +
-				"or its tree was made anew.",
+				"its tree was made anew, or a backup was restored that is older than the head.",
 			Example: "  tenantry audit verify --org acme --against acme-head.json",
 			Table:   "intact, records, size, earlier?, what?, faults=faults?",
 		}, s.compareAudit),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -17,6 +18,8 @@ var errForeignHead = errors.New("the earlier head cannot be compared")
 // Comparison says whether the records of a log, its tree and its heads agree.
 type Comparison struct {
 	Intact  bool        `json:"intact"`
+	Agrees  bool        `json:"agrees"`  // the stored tree is that of its last head
+	Extends bool        `json:"extends"` // it continues the earlier head, if one was given
 	Records int64       `json:"records"` // compared with their leaves
 	Size    int64       `json:"size"`    // of the last head
 	Earlier int64       `json:"earlier"` // size of the earlier head; 0: none was given
@@ -52,7 +55,7 @@ func (h *Heads) Compare(
 	if err != nil {
 		return out, err
 	}
-	out.Size, out.Earlier = last.tree.N, before.N
+	out.Size, out.Earlier, out.Extends = last.tree.N, before.N, before.N == 0
 	var sum frontier
 	var end position // of the last leaf
 	for sum.size < last.tree.N {
@@ -73,24 +76,46 @@ func (h *Heads) Compare(
 		}
 		for i := range width {
 			sum.add(tlog.Hash(leaves.Hashes[i*tlog.HashSize:]))
-			if sum.size == before.N && sum.root() != before.Hash {
-				out.What = fmt.Sprintf("the first %d records are not those of the earlier head", before.N)
+			if sum.size == before.N {
+				out.Extends = sum.root() == before.Hash
 			}
 		}
 		end = position{leaves.Until, leaves.Records[width-1]}
 		progress(out.Records)
 	}
+	out.Agrees = last.tree.N == 0 || sum.root() == last.tree.Hash
 	switch {
 	case last.tree.N < before.N && last.tree.N == 0:
 		out.What = fmt.Sprintf("the earlier head has %d records, and there is no head now", before.N)
 	case last.tree.N < before.N:
 		out.What = fmt.Sprintf("the earlier head has %d records and the last one %d: those after record %s are gone",
 			before.N, last.tree.N, end.id)
-	case last.tree.N > 0 && out.What == "" && sum.root() != last.tree.Hash:
+	case !out.Extends:
+		out.What = fmt.Sprintf("the first %d records are not those of the earlier head", before.N)
+	case !out.Agrees:
 		out.What = "the stored tree is not that of its last head"
 	}
 	out.Intact = out.What == "" && len(out.Faults) == 0
 	return out, nil
+}
+
+// Check compares the last head of a log with the stored tree, without reading the records. It returns the size of the
+// tree and when the head was signed; zeros if there is none. Errors: if the stored tree is not that of the head;
+// if the head is not one that this installation signed for this log; store.ErrUnavailable; those of the installation's
+// data keys.
+func (h *Heads) Check(ctx context.Context, t *tenants.Tenant) (size int64, at time.Time, err error) {
+	keys, err := h.keysOf(ctx, t)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	last, err := h.last(ctx, t, keys)
+	if err != nil || last.tree.N == 0 {
+		return 0, time.Time{}, err
+	}
+	if _, _, err := h.log.tree.open(t.Workspace()).extends(ctx, last.tree.N, last.tree); err != nil {
+		return 0, time.Time{}, fmt.Errorf("the tree of the audit log: %w", err)
+	}
+	return last.tree.N, time.UnixMilli(last.UpdatedAt), nil
 }
 
 // compareTile compares the records of a tile with its leaves.

@@ -202,6 +202,10 @@ func TestHeads_WhatTheyTell(t *testing.T) {
 				!slices.Equal(faults, tt.faults) || all.Intact != (tt.tree == "" && tt.faults == nil) {
 				t.Errorf("got %+v and %+v; want %q, %q and %v", all, one, tt.extends, tt.tree, tt.faults)
 			}
+			// Check reads the way to the root alone.
+			if size, _, err := w.heads.Check(t.Context(), of); (err != nil) != (tt.stuck || name == "a tile is gone") {
+				t.Errorf("Check: got %d, %v", size, err)
+			}
 			if !tt.stuck {
 				return
 			}

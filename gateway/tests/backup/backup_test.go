@@ -505,7 +505,7 @@ func TestBackup_Private(t *testing.T) {
 }
 
 func (s *site) restoreWith(ctx context.Context, data, name string, identity *age.X25519Identity) (*gateway.Restored, error) {
-	o := gateway.RestoreOptions{From: s.backups, Name: name, Files: true, Holder: "a test", Told: func(backup.Progress) {}}
+	o := gateway.RestoreOptions{From: s.backups, Name: name, Files: true, Holder: "a test", Operator: "root", Told: func(backup.Progress) {}}
 	if identity != nil {
 		o.Identity = strings.NewReader(identity.String())
 	}

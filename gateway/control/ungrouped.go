@@ -181,7 +181,7 @@ func (s *Server) compareAudit(ctx context.Context, c *call, in HeadToCompare) (a
 	switch {
 	case audit.IsForeignHead(err):
 		err = fail(CodeInvalid, "--against: %v", err)
-	case err == nil && out.Agrees && !out.Extends && len(out.Faults) == 0:
+	case err == nil && out.Replaced():
 		err = fail(CodeFailed, "the audit log does not continue the earlier head: %s. The log was cut off or replaced, or a "+
 			"backup was restored (then tenantry audit shows restore, and heads from before that backup still fit)", out.What)
 	case err == nil && out.What != "":

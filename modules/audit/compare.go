@@ -27,6 +27,10 @@ type Comparison struct {
 	Faults  []LeafFault `json:"faults"`  // at most 100
 }
 
+// Replaced reports whether the log is whole in itself, but does not continue the earlier head, as after the restoration
+// of a backup.
+func (c *Comparison) Replaced() bool { return c.Agrees && !c.Extends && len(c.Faults) == 0 }
+
 // LeafFault is a record that differs from its leaf.
 type LeafFault struct {
 	Index  int64  `json:"index"` // of the leaf

@@ -105,6 +105,19 @@ func TestHeads_WhatTheyTell(t *testing.T) {
 			w.dropTree(t, of)
 			w.advance(t, of)
 		}, "shrunk", "those after record", nil, false},
+		"the end is cut off, with its leaves, and a record is changed": {func(t *testing.T, w *sealedWorld, of *tenants.Tenant) {
+			records := w.all(t, of)
+			for i := range records[290:] {
+				must(t, w.log.Records(of.Workspace()).Delete(t.Context(), &records[290+i]))
+			}
+			w.dropTree(t, of)
+			w.advance(t, of)
+			_, err := w.log.Records(of.Workspace()).Update(t.Context(), records[7].ID, func(r *audit.Record) error {
+				r.Subject = "key:other"
+				return nil
+			})
+			must(t, err)
+		}, "shrunk", "those after record", []string{"7 changed"}, false},
 		"the end is cut off, but not the head": {func(t *testing.T, w *sealedWorld, of *tenants.Tenant) {
 			records := w.all(t, of)
 			for i := range records[290:] {
@@ -202,8 +215,12 @@ func TestHeads_WhatTheyTell(t *testing.T) {
 				!slices.Equal(faults, tt.faults) || all.Intact != (tt.tree == "" && tt.faults == nil) {
 				t.Errorf("got %+v and %+v; want %q, %q and %v", all, one, tt.extends, tt.tree, tt.faults)
 			}
+			torn := tt.stuck || name == "a tile is gone"
+			if want := tt.extends != "" && tt.faults == nil && !torn; all.Replaced() != want {
+				t.Errorf("got %+v, want Replaced to be %t", all, want)
+			}
 			// Check reads the way to the root alone.
-			if size, _, err := w.heads.Check(t.Context(), of); (err != nil) != (tt.stuck || name == "a tile is gone") {
+			if size, _, err := w.heads.Check(t.Context(), of); (err != nil) != torn {
 				t.Errorf("Check: got %d, %v", size, err)
 			}
 			if !tt.stuck {

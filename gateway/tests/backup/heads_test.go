@@ -69,6 +69,19 @@ func TestHeads_Restored(t *testing.T) {
 			for _, log := range logs {
 				before[log] = headOf(t, s.Gateway, clock, log)
 			}
+			if _, err := control.Call[control.Rotation](t.Context(), s.Commands, "keyring.rotate", struct{}{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := control.Call[control.Retired](t.Context(), s.Commands, "keyring.retire", control.Version{Version: 1}); err != nil {
+				t.Fatal(err)
+			}
+			for _, log := range logs {
+				now := headOf(t, s.Gateway, clock, log)
+				if !slices.Equal(now.Keys, before[log].Keys) {
+					t.Errorf("log %q: got the keys %v with another keyring, want %v", log, now.Keys, before[log].Keys)
+				}
+				before[log] = now
+			}
 			m := s.backUp(t, nil)
 			fixture.As(acme, gatewaytest.WithKey(key)).Create(t, "/api/contacts", `{"first_name":"Lost"}`)
 			for _, log := range logs {

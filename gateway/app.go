@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -44,6 +45,9 @@ type Options struct {
 	// ReportReuse is how long the rows of a shared report are reused for the same query; 0: reports.DefaultReuse;
 	// negative: never.
 	ReportReuse time.Duration
+	// HeadInterval is the time between two rounds in which this process signs heads of audit logs; 0: 15 s; negative:
+	// only the hourly round signs them.
+	HeadInterval time.Duration
 	// Leases are how long the placement of an organization may be used; zero: store.DefaultLeases. It must be the same
 	// on all replicas.
 	Leases store.Leases
@@ -74,8 +78,10 @@ type App struct {
 	publicL *handover.Listener
 	adminL  *handover.Listener // nil: off
 	hurry   <-chan struct{}
-	phase   atomicPhase
-	down    sync.Map // names of the dependencies that were down at the last check
+	// headInterval is Options.HeadInterval, or the default.
+	headInterval time.Duration
+	phase        atomicPhase
+	down         sync.Map // names of the dependencies that were down at the last check
 	// leaving is set while connections are to be closed after their next answer.
 	leaving    atomic.Bool
 	asked      atomic.Bool              // a successor has asked
@@ -104,6 +110,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (_ *App, err error) 
 		return nil, err
 	}
 	app.Services = services
+	app.headInterval = cmp.Or(o.HeadInterval, headTick)
 	services.port = portOf(app.publicL)
 	if err := errors.Join(services.LookForFiles(ctx), services.checkBucket(ctx)); err != nil {
 		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
@@ -137,7 +144,9 @@ func (a *App) build() error {
 	if a.cfg.Backup.To != "" {
 		a.background.Go("backing up", a.backUpOnTime)
 	}
-	a.background.Every(headTick, "signing the heads of audit logs", a.SignHeads)
+	if a.headInterval > 0 {
+		a.background.Every(a.headInterval, "signing the heads of audit logs", a.SignHeads)
+	}
 	a.watch()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts

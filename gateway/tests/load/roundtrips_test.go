@@ -176,8 +176,10 @@ func newGate() *gate {
 	return &gate{calls: make(chan heldCall), open: make(chan struct{})}
 }
 
-// option makes the gateway pass the gate.
-func (g *gate) option(_ *config.Config, o *gateway.Options) { o.Observe = g.observe }
+// option makes the gateway pass the gate, and sign no heads meanwhile.
+func (g *gate) option(_ *config.Config, o *gateway.Options) {
+	o.Observe, o.HeadInterval = g.observe, -1
+}
 
 // observe holds every call except those for organizations, which any request may read again twice a second, and for
 // keys, whose last use is stored in the background.

@@ -58,7 +58,7 @@ func logFindings(t *testing.T, g *gatewaytest.Gateway) string {
 // backup, and none from after it, which is said whether they are shorter now or have grown since.
 func TestHeads_Restored(t *testing.T) {
 	t.Parallel()
-	for name, isolation := range isolations() {
+	for name, isolation := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := new(fixture.Clock)

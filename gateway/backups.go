@@ -25,14 +25,12 @@ const (
 func (s *Services) backUp(ctx context.Context, place string, o backup.Options, files bool) (m *backup.Manifest, err error) {
 	backends := slices.DeleteFunc(s.store.Backends(), func(name string) bool { return name == s.cfg.Control })
 	backends = append(backends, s.cfg.Control)
-	for _, folder := range s.folders() {
-		if in, err := filepath.Rel(absolute(folder), place); err == nil && filepath.IsLocal(in) && folder != s.cfg.Data {
-			return nil, fmt.Errorf("%s is in %s, which the gateway uses itself; name a folder elsewhere, on another disk at best", place, folder)
-		}
+	if err := s.checkPlace(place); err != nil {
+		return nil, err
 	}
 	src := backup.Source{
 		Installation: s.directory.Installation(), Version: s.version, Backends: backends, Archive: s.archive,
-		Still: s.directory.Still, Keyring: s.cfg.KeyringPath(), Now: s.now,
+		Still: s.directory.Still, Keyring: s.cfg.KeyringPath(), Now: s.now, Homes: s.directory.Homes,
 	}
 	if files {
 		src.Files = s.markedBucket()
@@ -53,6 +51,39 @@ func (s *Services) backUp(ctx context.Context, place string, o backup.Options, f
 		err = fmt.Errorf("%w %s, by another replica", backup.ErrBusy, place)
 	}
 	return m, err
+}
+
+// checkPlace returns an error if a folder of backups would be in a folder that the gateway uses itself, or around one:
+// the bytes of files in it could be taken for those of backups.
+func (s *Services) checkPlace(place string) error {
+	if config.IsBucket(place) {
+		return nil
+	}
+	for _, folder := range s.folders() {
+		a, b := real(folder), real(place)
+		in, errIn := filepath.Rel(a, b)
+		around, errAround := filepath.Rel(b, a)
+		if errIn == nil && filepath.IsLocal(in) || errAround == nil && filepath.IsLocal(around) {
+			return fmt.Errorf("%s is in %s or around it, which the gateway uses itself; name a folder elsewhere, on another disk at best",
+				place, folder)
+		}
+	}
+	return nil
+}
+
+// real returns the path without symbolic links, as far as it exists.
+func real(path string) string {
+	path = absolute(path)
+	for rest := ""; ; rest = filepath.Join(filepath.Base(path), rest) {
+		found, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(found, rest)
+		}
+		if filepath.Dir(path) == path {
+			return filepath.Join(path, rest)
+		}
+		path = filepath.Dir(path)
+	}
 }
 
 // archive copies the databases of a backend into a folder. The workspaces of one on a database server become databases.
@@ -122,16 +153,21 @@ func (s *Services) lastBackup(ctx context.Context) (last time.Time, err error) {
 	}
 	defer func() { err = errors.Join(err, depot.Close()) }()
 	names, err := depot.List(ctx)
-	if err != nil || len(names) == 0 {
-		return time.Time{}, err
+	for _, name := range names {
+		if last, err = backup.Began(name); err != nil || !last.After(s.now()) { // otherwise the clock was ahead
+			return last, err
+		}
 	}
-	return backup.Began(names[0])
+	return time.Time{}, err
 }
 
 // backUpNow makes a backup as the settings say, and logs how it ended.
 func (s *Services) backUpNow(ctx context.Context) error {
 	b := s.cfg.Backup
 	m, err := s.backUp(ctx, b.To, backup.Options{Recipient: b.Recipient, Keep: b.Keep}, !b.WithoutFiles)
+	if m != nil && len(m.Notes) > 0 {
+		s.log.WarnContext(ctx, "the place of backups needs attention", "to", b.To, "notes", m.Notes)
+	}
 	switch {
 	case err == nil && len(m.Damaged) > 0:
 		s.log.ErrorContext(ctx, "a backup lacks what is damaged, and older ones were kept",

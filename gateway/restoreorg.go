@@ -13,6 +13,7 @@ import (
 	"tenantry/crypto/sealing"
 	"tenantry/gateway/backup"
 	"tenantry/gateway/control"
+	"tenantry/internal/diskroom"
 	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
@@ -35,6 +36,11 @@ func (s *Services) restoreOrganization(
 	if m.Installation != s.directory.Installation() {
 		return nil, fmt.Errorf("the backup %s is of another installation (%s): restore that one as a whole, export the "+
 			"organization there, and import it here", m.Name, m.Installation)
+	}
+	if in.As != "" {
+		if err := s.directory.Refusals(ctx, tenants.NewOrganization{Slug: in.As, Name: in.As})[0]; err != nil {
+			return nil, err
+		}
 	}
 	if err := os.MkdirAll(s.importsFolder(), folderMode); err != nil {
 		return nil, err
@@ -68,7 +74,7 @@ func (s *Services) restoreOrganization(
 	if err != nil {
 		return nil, err
 	}
-	found = &control.OrganizationRestored{Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began}
+	found = &control.OrganizationRestored{Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began, Files: m.Files != nil}
 	found.Report, err = s.transfer.Import(ctx, into, src, bundle.ImportOptions{
 		Mirror: in.As == "", DryRun: in.DryRun, OpenWith: key,
 		Progress: func(p bundle.Progress) {
@@ -88,8 +94,16 @@ func (s *Services) restoreTarget(ctx context.Context, in control.OrganizationRes
 	}
 	o := was.Org
 	return s.directory.Create(ctx, tenants.NewOrganization{
-		Slug: in.As, Name: o.Name, Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
+		Slug: in.As, Backend: s.backendLike(o.Backend), Name: o.Name, Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
 	})
+}
+
+// backendLike returns the backend of that name if there is one, and otherwise that of new organizations.
+func (s *Services) backendLike(name string) string {
+	if s.store.HasBackend(name) {
+		return name
+	}
+	return ""
 }
 
 // openBackup opens the control data and the shared databases of a backup from copies in the folder.
@@ -105,6 +119,7 @@ func (s *Services) openBackup(
 	for _, d := range m.Databases {
 		c.Backends[d.Backend] = config.Backend{Engine: config.EngineSQLite, Isolation: config.IsolationShared}
 	}
+	c.Files.Reserve = s.cfg.Files.Reserve
 	if c.Backends[c.Store].Engine == "" { // new organizations live elsewhere now
 		c.Store = c.Control
 	}
@@ -114,11 +129,28 @@ func (s *Services) openBackup(
 			names = append(names, d)
 		}
 	}
+	if err := s.checkRoom(dir, names); err != nil {
+		return nil, err
+	}
 	if err := depot.Extract(ctx, m, names, c.BackendDir); err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
 	return OpenServices(ctx, c, Options{Log: log, Version: s.version, Holder: "tenantry org restore", Now: s.now})
+}
+
+// checkRoom returns an error if copies of the databases would take the room that files.reserve keeps free.
+func (s *Services) checkRoom(dir string, copies []backup.Database) error {
+	var bytes int64
+	for _, d := range copies {
+		bytes += d.Bytes
+	}
+	free, known := diskroom.Free(dir)
+	if known && free-bytes < s.cfg.Files.ReserveBytes() {
+		return fmt.Errorf("the databases of the backup take %d bytes in %s, of which %d are free and %d are reserved (files.reserve): "+
+			"make room, or restore the whole backup elsewhere", bytes, dir, free, s.cfg.Files.ReserveBytes())
+	}
+	return nil
 }
 
 // organizationThen returns an organization of an opened backup. If it has a database of its own, that is copied first.

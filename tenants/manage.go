@@ -149,6 +149,22 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 	return found, nil
 }
 
+// Homes returns the slugs of the organizations that have data and are not being moved, by their backend and workspace,
+// like default/org-1. Error: store.ErrUnavailable.
+func (d *Directory) Homes(ctx context.Context) (map[string]string, error) {
+	all := map[string]string{}
+	err := d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
+		if o.State != Removed && o.Move == nil {
+			all[store.BackendName(o.Backend)+"/"+store.WorkspaceName(o.OrgID)] = o.Slug
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list organizations: %w", err)
+	}
+	return all, nil
+}
+
 // Update changes an organization's name, features, settings, limits, request limits, providers and origins by change,
 // which may be called several times. Changes of other fields are dropped. Errors: ErrUnknownTenant; *fault.Error with
 // every fault, including those that change returns; other errors of change; store.ErrConflict, store.ErrUnavailable.

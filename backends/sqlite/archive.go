@@ -83,6 +83,10 @@ func (a *archive) copyAll(ctx context.Context, all []*snapshot) error {
 		if err == nil {
 			copied, err = s.archive(ctx, a.Archiving)
 		}
+		if _, gone := os.Stat(a.e.ownPath(s.name)); err != nil && errors.Is(gone, os.ErrNotExist) && s.name != a.Last {
+			delete(a.copies, s.name) // it was removed with its organization
+			continue
+		}
 		if copied.Damage != "" && s.name == a.Last {
 			err = &driver.DamagedError{Reason: copied.Damage}
 		}

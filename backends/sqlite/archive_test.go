@@ -78,3 +78,26 @@ func TestArchive_Ends(t *testing.T) {
 		t.Errorf("got the connections %v, want none", e.sideConns.of)
 	}
 }
+
+// TestArchive_Removed: a workspace that is removed before its turn keeps no other from being copied.
+func TestArchive_Removed(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	names := neighbours(2)
+	slices.Sort(names)
+	for _, name := range names {
+		fill(t, openWorkspace(t, e, name, c), c, 2)
+	}
+	all, err := e.Archive(t.Context(), driver.Archiving{
+		Dir: t.TempDir(), Still: func(_ context.Context, do func() error) error { return do() },
+		Told: func(string, int64, int64) {
+			if err := e.Remove(t.Context(), names[1], ""); err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	if err != nil || len(all) != 1 || all[0].File != names[0]+".db" || all[0].Damage != "" {
+		t.Errorf("got %+v %v, want the one that is left", all, err)
+	}
+}

@@ -243,6 +243,9 @@ const (
 
 func workspaceName(org int64) string { return orgPrefix + strconv.FormatInt(org, 10) }
 
+// WorkspaceName returns the name of the workspace of an organization.
+func WorkspaceName(org int64) string { return workspaceName(org) }
+
 // opening returns the options to open the existing workspace of an organization.
 func (s *Store) opening(org int64, owner string) driver.Opening {
 	return driver.Opening{Workspace: workspaceName(org), Owner: owner, Collections: s.tenant}

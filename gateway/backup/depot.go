@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gofrs/flock"
 
 	"tenantry/backends/blobs"
 	"tenantry/backends/blobs/s3"
+	"tenantry/internal/durable"
 )
 
 // Depot is a place for backups: a folder, or a bucket of a server. It is safe for concurrent use.
@@ -18,6 +20,8 @@ type Depot struct {
 	place string
 	sets  blobs.Bucket // manifests and databases
 	files blobs.Bucket // bytes of files
+	// foreign returns the name of something in the place that is not of backups; empty: there is nothing.
+	foreign func(context.Context) (string, error)
 	// staging is a folder for what is on its way. Only the holder of the lock uses it.
 	staging string
 	lock    func() (unlock func(), err error)
@@ -43,6 +47,7 @@ func Folder(folder string, make bool) (*Depot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the folder of backups: %w", err)
 	}
+	d.foreign = func(context.Context) (string, error) { return foreignIn(folder) }
 	d.lock = func() (func(), error) {
 		lock := flock.New(filepath.Join(folder, lockFile), flock.SetPermissions(0o600))
 		if locked, err := lock.TryLock(); err != nil {
@@ -67,6 +72,12 @@ func Bucket(o s3.Options, staging string) (*Depot, error) {
 		place: "s3://" + o.Bucket, sets: sets, staging: staging,
 		lock: func() (func(), error) { return func() {}, nil },
 	}
+	d.foreign = func(ctx context.Context) (string, error) {
+		for info, err := range sets.List(ctx, "") {
+			return info.Name, err
+		}
+		return "", nil
+	}
 	if o.Prefix != "" {
 		d.place += "/" + o.Prefix
 	}
@@ -77,6 +88,51 @@ func Bucket(o s3.Options, staging string) (*Depot, error) {
 	}
 	d.files, d.close = files, func() error { return errors.Join(sets.Close(), files.Close()) }
 	return d, nil
+}
+
+// foreignIn returns the name of an entry of a new place in a folder, besides those that opening it makes.
+func foreignIn(folder string) (string, error) {
+	for _, dir := range []string{folder, filepath.Join(folder, filesFolder)} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range entries {
+			if name := e.Name(); dir != folder || name != lockFile && name != filesFolder {
+				return name, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// mark makes an empty place one for the backups of an installation. Error: it has something else, or backups of another
+// installation, and removing old backups could remove that.
+func (d *Depot) mark(ctx context.Context, installation string) error {
+	for info, err := range d.sets.List(ctx, marks) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("listing the backups in %s: %w", d, err)
+		case info.Name != marks+installation:
+			return fmt.Errorf("%s is for the backups of another installation (%s): name a place of its own for each",
+				d, strings.TrimPrefix(info.Name, marks))
+		}
+		return nil
+	}
+	if found, err := d.foreign(ctx); err != nil {
+		return fmt.Errorf("looking for other things in %s: %w", d, err)
+	} else if found != "" {
+		return fmt.Errorf("%s is not empty (%s is there), and no place of backups: name an empty one", d, found)
+	}
+	if err := os.MkdirAll(d.staging, folderMode); err != nil {
+		return err
+	}
+	path := filepath.Join(d.staging, "mark")
+	err := durable.WriteFile(path, []byte("Backups of Tenantry. Nothing else may be here.\n"))
+	if err == nil {
+		err = d.put(ctx, marks+installation, path)
+	}
+	return errors.Join(err, os.RemoveAll(d.staging))
 }
 
 // FilesPrefix returns the prefix of the bytes of files in a bucket with backups of that prefix.

@@ -255,19 +255,19 @@ func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told fu
 		if err != nil {
 			return err
 		}
-		if size, is := named[info.Name]; is && size == info.Size {
+		if one, is := named[info.Name]; is && one.size == info.Size {
 			delete(named, info.Name)
 		}
 	}
 	var done int64
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		switch err := copyObject(ctx, d.files, t.Files, name, t.Staging); {
+		switch _, err := copyObject(ctx, d.files, t.Files, name, t.Staging, named[name]); {
 		case errors.Is(err, blobs.ErrNotFound):
 			return fmt.Errorf("%w: the bytes files/%s are missing", ErrDamaged, name)
 		case err != nil:
 			return fmt.Errorf("restoring the bytes of a file: %w", err)
 		}
-		done += named[name]
+		done += named[name].size
 		told(Progress{Step: "restoring files", Done: done, Total: m.Files.Bytes})
 	}
 	return nil

@@ -8,6 +8,7 @@
 //	sets/20261127T154500Z/objects                 names and sizes of the bytes of files, one a line
 //	sets/20261127T154500Z/keyring.age             the keyring, encrypted, if a recipient was named
 //	files/1/a8/…                                  bytes of files
+//	installation/…                                names the installation whose backups these are
 //
 // A backup is there when its manifest is: complete and durable. Sets without a manifest are removed by the next backup.
 package backup
@@ -15,6 +16,8 @@ package backup
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +37,7 @@ const (
 	manifests     = "manifests/"
 	manifestExt   = ".json"
 	sets          = "sets/"
+	marks         = "installation/"
 	stagingFolder = "staging" // for what is being written
 	objectsFile   = "objects"
 	keyringFile   = "keyring.age"
@@ -63,6 +67,14 @@ type Manifest struct {
 	Files *Files `json:"files"`
 	// Keyring is "age" if the backup has the keyring, encrypted to an age recipient, and empty otherwise.
 	Keyring string `json:"keyring"`
+	// Notes say what an operator should know of the place.
+	Notes []string `json:"-"`
+}
+
+// object is what a backup says of the bytes of a file.
+type object struct {
+	size int64
+	sum  string // SHA-256, hexadecimal
 }
 
 // Files are the bytes of files that a backup names.
@@ -70,6 +82,8 @@ type Files struct {
 	Objects int64 `json:"objects"`
 	Bytes   int64 `json:"bytes"`
 	Added   int64 `json:"added"` // objects that no earlier backup in the folder had
+	// List is the SHA-256 of the list of objects, hexadecimal.
+	List string `json:"list"`
 }
 
 // Database is the copy of a database.
@@ -158,6 +172,9 @@ func (d *Depot) read(ctx context.Context, name string) (*Manifest, error) {
 			return nil, fmt.Errorf("%w: %s names a database %q of a backend %q", ErrDamaged, object, d.File, d.Backend)
 		}
 	}
+	if m.Format < 1 || !slices.ContainsFunc(m.Databases, func(d Database) bool { return d.File == controlFile }) {
+		return nil, fmt.Errorf("%w: %s names no control data", ErrDamaged, object)
+	}
 	m.Name = name
 	return m, nil
 }
@@ -167,8 +184,8 @@ func plain(name string) bool {
 	return filepath.IsLocal(name) && filepath.Base(name) == name && name != "."
 }
 
-// objects returns the sizes of the objects that a backup names.
-func (d *Depot) objects(ctx context.Context, m *Manifest) (map[string]int64, error) {
+// objects returns the objects that a backup names. Error: ErrDamaged, also if it is not the list of the manifest.
+func (d *Depot) objects(ctx context.Context, m *Manifest) (map[string]object, error) {
 	if m.Files == nil {
 		return nil, nil
 	}
@@ -177,17 +194,27 @@ func (d *Depot) objects(ctx context.Context, m *Manifest) (map[string]int64, err
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	all := map[string]int64{}
-	lines := bufio.NewScanner(f)
+	all, sum := map[string]object{}, sha256.New()
+	lines := bufio.NewScanner(io.TeeReader(f, sum))
 	for lines.Scan() {
-		text, object, _ := strings.Cut(lines.Text(), " ")
-		size, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || blobs.CheckName(object) != nil {
+		parts := strings.SplitN(lines.Text(), " ", 3)
+		if len(parts) < 3 {
 			return nil, fmt.Errorf("%w: %s has the line %.100q", ErrDamaged, objectsFile, lines.Text())
 		}
-		all[object] = size
+		size, err := strconv.ParseInt(parts[0], 10, 64)
+		if err != nil || blobs.CheckName(parts[2]) != nil {
+			return nil, fmt.Errorf("%w: %s has the line %.100q", ErrDamaged, objectsFile, lines.Text())
+		}
+		all[parts[2]] = object{size, parts[1]}
 	}
-	return all, lines.Err()
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, objectsFile, err)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != m.Files.List || int64(len(all)) != m.Files.Objects {
+		return nil, fmt.Errorf("%w: %s names %d objects and has the SHA-256 %s, and the manifest says %d and %s",
+			ErrDamaged, objectsFile, len(all), got, m.Files.Objects, m.Files.List)
+	}
+	return all, nil
 }
 
 // openPart opens a part of a backup. Errors: ErrDamaged if it is missing, those of blobs.Bucket.

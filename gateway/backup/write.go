@@ -33,6 +33,8 @@ type Source struct {
 	// store.Archiving.
 	Archive func(ctx context.Context, backend string, o store.Archiving) ([]store.Archived, error)
 	Still   func(ctx context.Context, do func() error) error
+	// Homes returns where organizations are: their slugs by backend and workspace, like default/org-1.
+	Homes func(ctx context.Context) (map[string]string, error)
 	// Files has the bytes of files; nil: they are not copied.
 	Files blobs.Bucket
 	// Keyring is the path of the keyring.
@@ -107,6 +109,9 @@ func (d *Depot) Write(ctx context.Context, src Source, o Options) (m *Manifest, 
 
 // prepare removes what interrupted calls have left, and makes the staging folder.
 func (w *writer) prepare(ctx context.Context) error {
+	if err := w.mark(ctx, w.Installation); err != nil {
+		return err
+	}
 	names, err := w.List(ctx)
 	if err != nil {
 		return err
@@ -114,21 +119,13 @@ func (w *writer) prepare(ctx context.Context) error {
 	if slices.Contains(names, w.m.Name) {
 		return fmt.Errorf("%w %s: %s began in this second", ErrBusy, w, w.m.Name)
 	}
-	if len(names) > 0 {
-		switch newest, err := w.read(ctx, names[0]); {
-		case err != nil:
-			return err
-		case newest.Installation != w.Installation:
-			return fmt.Errorf("%s has backups of another installation (%s): name a place of its own for each", w, newest.Installation)
-		}
-	}
 	incomplete := map[string]bool{}
 	for info, err := range w.sets.List(ctx, sets) {
 		if err != nil {
 			return fmt.Errorf("listing the backups in %s: %w", w, err)
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(info.Name, sets), "/")
-		if !slices.Contains(names, name) {
+		if _, err := Began(name); err == nil && !slices.Contains(names, name) {
 			incomplete[name] = true
 		}
 	}
@@ -179,45 +176,93 @@ func parseRecipient(text string) ([]age.Recipient, error) {
 	return all, nil
 }
 
+// databases copies the databases of all backends. What organizations had before must be in the copies.
 func (w *writer) databases(ctx context.Context) error {
-	for _, backend := range w.Backends {
-		dir := filepath.Join(w.staging, backend)
-		if err := os.Mkdir(dir, folderMode); err != nil {
-			return err
-		}
-		copies, err := w.Archive(ctx, backend, store.Archiving{
-			Dir: dir, Still: w.Still,
-			Told: func(file string, done, _ int64) {
-				w.Told(Progress{Step: "copying databases", Detail: file, Done: w.m.Bytes + done})
-			},
-		})
-		if err != nil {
-			return err
-		}
-		for _, one := range copies {
-			if one.Damage != "" {
-				w.m.Damaged = append(w.m.Damaged, one.Damage)
-			}
-			sum, size, err := sumOf(ctx, filepath.Join(dir, one.File))
-			if errors.Is(err, fs.ErrNotExist) && one.Damage != "" {
-				continue
-			}
-			if err == nil {
-				err = w.put(ctx, backend+"/"+one.File, filepath.Join(dir, one.File))
-			}
-			if err != nil {
-				return err
-			}
-			w.m.Databases = append(w.m.Databases, Database{backend, one.File, size, sum, one.Documents})
-			if one.Unsettled {
-				w.m.Unsettled = append(w.m.Unsettled, one.File)
-			}
-			w.m.Documents += one.Documents
-			w.m.Bytes += size
-			w.m.Organizations += len(one.Workspaces)
+	before, err := w.Homes(ctx)
+	if err != nil {
+		return err
+	}
+	copied := map[string]bool{} // workspaces, as in Homes
+	if err := w.archive(ctx, w.Backends, copied, w.Still); err != nil {
+		return err
+	}
+	after, err := w.Homes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, home := range slices.Sorted(maps.Keys(before)) {
+		if slug := before[home]; !copied[home] && after[home] == slug {
+			w.m.Damaged = append(w.m.Damaged, fmt.Sprintf("the database of the organization %s (%s) is missing", slug, home))
 		}
 	}
 	w.m.Organizations-- // the workspace of the control data
+	return nil
+}
+
+// archive copies the databases of backends. Each waits for the others before the last of its workspaces are copied, so
+// that one pause in the creation of organizations is for all.
+func (w *writer) archive(
+	ctx context.Context, backends []string, copied map[string]bool, still func(context.Context, func() error) error,
+) error {
+	if len(backends) == 0 {
+		return nil
+	}
+	backend, rest := backends[0], backends[1:]
+	dir := filepath.Join(w.staging, backend)
+	if err := os.Mkdir(dir, folderMode); err != nil {
+		return err
+	}
+	o := store.Archiving{Dir: dir, Still: still, Told: func(file string, done, _ int64) {
+		w.Told(Progress{Step: "copying databases", Detail: file, Done: w.m.Bytes + done})
+	}}
+	if len(rest) > 0 {
+		o.Still = func(ctx context.Context, do func() error) error {
+			return w.archive(ctx, rest, copied, func(ctx context.Context, last func() error) error {
+				return still(ctx, func() error { return errors.Join(last(), do()) })
+			})
+		}
+	}
+	copies, err := w.Archive(ctx, backend, o)
+	if err != nil {
+		return err
+	}
+	for _, one := range copies {
+		if err := w.database(ctx, backend, dir, one); err != nil {
+			return err
+		}
+		for _, workspace := range one.Workspaces {
+			copied[backend+"/"+workspace] = true
+		}
+		if one.Damage != "" {
+			copied[backend+"/"+strings.TrimSuffix(one.File, databaseSuffix)] = true // it is named already
+		}
+	}
+	return nil
+}
+
+// database puts the copy of a database into the backup.
+func (w *writer) database(ctx context.Context, backend, dir string, one store.Archived) error {
+	if one.Damage != "" {
+		w.m.Damaged = append(w.m.Damaged, one.Damage)
+	}
+	path := filepath.Join(dir, one.File)
+	sum, size, err := sumOf(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) && one.Damage != "" {
+		return nil
+	}
+	if err == nil {
+		err = w.put(ctx, backend+"/"+one.File, path)
+	}
+	if err != nil {
+		return err
+	}
+	if one.Unsettled {
+		w.m.Unsettled = append(w.m.Unsettled, one.File)
+	}
+	w.m.Databases = append(w.m.Databases, Database{backend, one.File, size, sum, one.Documents})
+	w.m.Documents += one.Documents
+	w.m.Bytes += size
+	w.m.Organizations += len(one.Workspaces)
 	return nil
 }
 
@@ -258,50 +303,82 @@ func (w *writer) copyFiles(ctx context.Context) error {
 		}
 		have[info.Name] = info.Size
 	}
+	known := w.knownObjects(ctx)
 	var list bytes.Buffer
 	w.m.Files = &Files{}
 	for info, err := range w.Files.List(ctx, "") {
 		if err != nil {
 			return fmt.Errorf("listing the bytes of files: %w", err)
 		}
-		if size, there := have[info.Name]; !there || size != info.Size {
-			switch err := copyObject(ctx, w.Files, w.files, info.Name, w.staging); {
+		one, named := known[info.Name]
+		if size, there := have[info.Name]; !named || !there || size != info.Size || one.size != info.Size {
+			one = object{size: info.Size}
+			one.sum, err = copyObject(ctx, w.Files, w.files, info.Name, w.staging, one)
+			switch {
 			case errors.Is(err, blobs.ErrNotFound): // it was purged meanwhile
 				continue
 			case err != nil:
 				return fmt.Errorf("copying the bytes of a file: %w", err)
 			}
-			w.m.Files.Added++
+			if !there {
+				w.m.Files.Added++
+			}
 		}
 		w.m.Files.Objects++
 		w.m.Files.Bytes += info.Size
-		fmt.Fprintf(&list, "%d %s\n", info.Size, info.Name)
+		fmt.Fprintf(&list, "%d %s %s\n", info.Size, one.sum, info.Name)
 		w.Told(Progress{Step: "copying files", Done: w.m.Files.Bytes})
 	}
+	sum := sha256.Sum256(list.Bytes())
+	w.m.Files.List = hex.EncodeToString(sum[:])
 	return w.putBytes(ctx, objectsFile, list.Bytes())
 }
 
-// copyObject copies an object from one bucket to another, by way of a file in the folder. Errors: those of the buckets.
-func copyObject(ctx context.Context, from, to blobs.Bucket, name, by string) error {
-	object, err := from.Open(ctx, name)
+// knownObjects returns the objects of the newest backup that is whole. Objects that it does not name are copied anew,
+// because their checksums are not known.
+func (w *writer) knownObjects(ctx context.Context) map[string]object {
+	names, err := w.List(ctx)
 	if err != nil {
-		return err
+		return nil
 	}
-	defer func() { _ = object.Close() }() // it was only read
+	for _, name := range names {
+		m, err := w.read(ctx, name)
+		if err != nil || m.Files == nil {
+			continue
+		}
+		if all, err := w.objects(ctx, m); err == nil {
+			return all
+		}
+	}
+	return nil
+}
+
+// copyObject copies an object from one bucket to another, by way of a file in the folder, and returns its SHA-256,
+// hexadecimal. Errors: those of the buckets; ErrDamaged if it has another size, or another checksum than a given one.
+func copyObject(ctx context.Context, from, to blobs.Bucket, name, by string, want object) (sum string, err error) {
+	src, err := from.Open(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = src.Close() }() // it was only read
 	f, err := os.CreateTemp(by, "object-*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() {
 		_ = f.Close()
 		_ = os.Remove(f.Name()) // the bucket may have moved it
 	}()
-	if n, err := io.Copy(f, untilDone{ctx, object}); err != nil {
-		return err
-	} else if n != object.Size() {
-		return fmt.Errorf("%s: %d of %d bytes: %w", name, n, object.Size(), io.ErrUnexpectedEOF)
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, h), untilDone{ctx, src})
+	if err != nil {
+		return "", err
 	}
-	return to.Put(ctx, name, f)
+	sum = hex.EncodeToString(h.Sum(nil))
+	if n != want.size || want.sum != "" && sum != want.sum {
+		return "", fmt.Errorf("%w: the bytes %s are %d with the SHA-256 %s, and should be %d %s", ErrDamaged, name, n, sum, want.size, want.sum)
+	}
+	return sum, to.Put(ctx, name, f)
 }
 
 // keyring encrypts the keyring.
@@ -345,33 +422,54 @@ func (w *writer) manifest(ctx context.Context) error {
 	return nil
 }
 
-// prune removes all but the newest backups, and the bytes of files that none of these names.
+// prune removes all but the newest backups, and the bytes of files that none of these names. Those that are damaged, or
+// were made while the clock was ahead, neither count nor are removed.
 func (w *writer) prune(ctx context.Context) error {
 	names, err := w.List(ctx)
-	if err != nil || w.Keep <= 0 || len(names) <= w.Keep || len(w.m.Damaged) > 0 { // older ones may have what is damaged now
+	if err != nil || w.Keep <= 0 || len(w.m.Damaged) > 0 { // older ones may have what is damaged now
 		return err
 	}
-	for _, old := range names[w.Keep:] {
-		// The manifest first, so that a backup that is removed in part does not look complete.
-		if err := w.sets.Delete(ctx, manifests+old+manifestExt); err != nil {
-			return fmt.Errorf("removing the backup %s: %w", old, err)
-		}
-		if err := w.removeSet(ctx, old); err != nil {
-			return err
-		}
-	}
-	named := map[string]int64{}
-	for _, kept := range names[:w.Keep] {
-		m, err := w.read(ctx, kept)
-		var all map[string]int64
+	var old []string
+	kept, named, whole := 0, map[string]object{}, true
+	for _, name := range names {
+		m, err := w.read(ctx, name)
+		var all map[string]object
 		if err == nil {
 			all, err = w.objects(ctx, m)
 		}
-		if err != nil {
-			return err // bytes that it names could be removed
+		switch {
+		case errors.Is(err, ErrDamaged):
+			whole = false
+			w.m.Notes = append(w.m.Notes, fmt.Sprintf("the backup %s cannot be restored and is left alone (%s); to have it removed, "+
+				"remove its manifest", name, err))
+		case err != nil:
+			return err
+		case name <= w.m.Name && kept >= w.Keep:
+			old = append(old, name)
+		default:
+			if name <= w.m.Name {
+				kept++
+			}
+			maps.Copy(named, all)
 		}
-		maps.Copy(named, all)
 	}
+	for _, name := range old {
+		// The manifest first, so that a backup that is removed in part does not look complete.
+		if err := w.sets.Delete(ctx, manifests+name+manifestExt); err != nil {
+			return fmt.Errorf("removing the backup %s: %w", name, err)
+		}
+		if err := w.removeSet(ctx, name); err != nil {
+			return err
+		}
+	}
+	if !whole { // nobody knows which bytes the damaged ones name
+		return nil
+	}
+	return w.removeUnnamed(ctx, named)
+}
+
+// removeUnnamed removes the bytes of files that no backup names.
+func (w *writer) removeUnnamed(ctx context.Context, named map[string]object) error {
 	var unnamed []string
 	for info, err := range w.files.List(ctx, "") {
 		if err != nil {

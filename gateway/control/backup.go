@@ -69,6 +69,9 @@ func (s *Server) backUp(ctx context.Context, c *call, in BackupRequest) (*backup
 	if m.Files == nil {
 		c.addNote("Note: the backup has no bytes of files. Copy them after it, because a record is stored after its bytes.")
 	}
+	for _, note := range m.Notes {
+		c.addNote("Note: " + note + ".")
+	}
 	if len(m.Unsettled) > 0 {
 		c.addNote(fmt.Sprintf("Note: these changed while they were copied, and may have records of different moments: %s.",
 			strings.Join(m.Unsettled, ", ")))

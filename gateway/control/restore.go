@@ -25,6 +25,7 @@ type OrganizationRestored struct {
 	Slug       string        `json:"slug"`
 	Backup     string        `json:"backup"`
 	BackedUpAt time.Time     `json:"backed_up_at"`
+	Files      bool          `json:"files"` // the backup has the bytes of files
 	Report     bundle.Report `json:"report"`
 }
 
@@ -34,7 +35,8 @@ func (s *Server) orgRestore() Command {
 		Audit: operation.AuditAlways,
 		Long: "Restore one organization from a backup of this installation, while it and all others are served. Records that were changed\n" +
 			"since are changed back, purged ones return with the bytes of their files, and those created since are removed for good, so\n" +
-			"it shows first what would be changed and asks for --yes. Keys, passwords and the audit log stay as they are now.\n" +
+			"it shows first what would be changed and asks for --yes. Keys, passwords and the audit log stay as they are now; people who\n" +
+			"were deactivated since are active again, and limits are those of the backup.\n" +
 			"With --as the backup becomes a new organization beside the living one, to look and compare; it has no keys and passwords.\n" +
 			"After an interruption repeat the command, with --as under another slug: tenantry org delete SLUG --yes --now removes what\n" +
 			"there is of the first one.",
@@ -57,6 +59,9 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	}
 	r := &found.Report
 	c.Note("backup", found.Backup)
+	if in.As != "" {
+		c.Note("from", in.Slug)
+	}
 	for name, n := range map[string]int{"created": r.Created, "updated": r.Updated, "removed": r.Removed} {
 		if !in.DryRun {
 			c.Note(name, strconv.Itoa(n))
@@ -64,6 +69,9 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	}
 	s.Log.InfoContext(ctx, "a restoration of an organization ended",
 		"organization", in.Slug, "into", found.Slug, "backup", found.Backup, "dry_run", in.DryRun, "ok", err == nil)
+	if err == nil && !found.Files {
+		c.addNote("Note: the backup has no bytes of files; those that are not here any more stay missing.")
+	}
 	if err == nil && unconfirmed {
 		err = fail(CodeInvalid, "nothing was changed yet: %d records would return, %d would be changed back, and %d would be "+
 			"removed for good; confirm with --yes", r.Created, r.Updated, r.Removed)

@@ -17,6 +17,9 @@ type Reserve struct {
 	Bytes  int64
 }
 
+// Free returns how many bytes are free on the file system of a folder, and whether that is known.
+func Free(folder string) (bytes int64, known bool) { return free(folder) }
+
 // Writer returns a writer to w that fails with syscall.ENOSPC before the room is used. Each byte is counted twice,
 // because what has arrived is copied to where it stays. Where the free room of a file system is unknown, it never fails
 // by itself.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -39,7 +40,14 @@ import (
 // isolations are the ways in which organizations are stored.
 func isolations(t *testing.T) map[string]gatewaytest.Option {
 	t.Helper()
-	all := map[string]gatewaytest.Option{"shared files": gatewaytest.SharedFiles, "own files": gatewaytest.OwnFiles}
+	all := map[string]gatewaytest.Option{
+		"shared files": gatewaytest.SharedFiles, "own files": gatewaytest.OwnFiles,
+		"two backends": func(c *config.Config, o *gateway.Options) {
+			gatewaytest.OwnFiles(c, o)
+			c.Backends = maps.Clone(c.Backends)
+			c.Backends["apart"], c.Store = c.Backends[config.DefaultBackend], "apart"
+		},
+	}
 	if uri := os.Getenv(mongotest.Variable); uri != "" {
 		database := mongotest.Database(t)
 		all["mongo"] = func(c *config.Config, o *gateway.Options) {
@@ -346,9 +354,21 @@ func TestBackup_Refused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.organization(t, "acme")
+	links, taken := t.TempDir(), t.TempDir()
+	err := os.Symlink(filepath.Join(s.data, "db"), filepath.Join(links, "db"))
+	for _, name := range []string{"sets/mine", "staging/x", "files/photos", "holiday pictures"} {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(taken, name), 0o700), os.WriteFile(filepath.Join(taken, name, "mine"), nil, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for what, in := range map[string]control.BackupRequest{
 		"among the databases":           {To: filepath.Join(s.data, "db", "backups")},
+		"the databases, by a link":      {To: filepath.Join(links, "db", "backups")},
 		"among the files":               {To: filepath.Join(s.data, "files")},
+		"around the files":              {To: s.data},
+		"around the data":               {To: filepath.Dir(s.data)},
+		"a place with something else":   {To: taken},
 		"a relative path":               {To: "backups"},
 		"no recipient":                  {To: s.backups, Recipient: "age1nobody"},
 		"the secret half as recipient":  {To: s.backups, Recipient: s.identity.String()},
@@ -358,11 +378,16 @@ func TestBackup_Refused(t *testing.T) {
 			t.Errorf("%s: got %+v %v, want a refusal without secrets", what, m, err)
 		}
 	}
+	for _, name := range []string{"sets/mine/mine", "staging/x/mine", "files/photos/mine", "holiday pictures/mine"} {
+		if _, err := os.Stat(filepath.Join(taken, name)); err != nil {
+			t.Errorf("got %v, want what was there", err)
+		}
+	}
 	lock := flock.New(filepath.Join(s.backups, "backups.lock"))
 	if _, err := lock.TryLock(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", control.BackupRequest{To: s.backups})
+	_, err = control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", control.BackupRequest{To: s.backups})
 	if err == nil || !strings.Contains(err.Error(), backup.ErrBusy.Error()) {
 		t.Errorf("beside another: got %v, want %v", err, backup.ErrBusy)
 	}
@@ -373,9 +398,10 @@ func TestBackup_Refused(t *testing.T) {
 		t.Error(err)
 	}
 	m := s.backUp(t, nil)
-	changeFile(t, filepath.Join(s.backups, "manifests", m.Name+".json"), func(b []byte) []byte {
-		return bytes.Replace(b, []byte(m.Installation), []byte(strings.Repeat("0", len(m.Installation))), 1)
-	})
+	mark := filepath.Join(s.backups, "installation", m.Installation)
+	if err := os.Rename(mark, filepath.Join(filepath.Dir(mark), "another")); err != nil {
+		t.Fatal(err)
+	}
 	time.Sleep(time.Until(m.Began.Add(time.Second))) // a backup in its second is refused
 	_, err = control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", control.BackupRequest{To: s.backups, Keep: 1})
 	if err == nil || !strings.Contains(err.Error(), "another installation") {
@@ -392,6 +418,7 @@ func TestBackup_Damaged(t *testing.T) {
 		"pages": func(b []byte) []byte { return append(b[:len(b)/2], make([]byte, len(b)-len(b)/2)...) },
 		"cut":   func(b []byte) []byte { return b[:len(b)/2] },
 		"other": func([]byte) []byte { return bytes.Repeat([]byte("no database "), 1000) },
+		"empty": func([]byte) []byte { return nil },
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -407,7 +434,7 @@ func TestBackup_Damaged(t *testing.T) {
 			var m backup.Manifest
 			in := control.BackupRequest{To: s.backups, Recipient: s.identity.Recipient().String(), Keep: 1}
 			answer, err := s.Commands.Do(t.Context(), "backup", in, control.Streams{Progress: func(control.Progress) {}})
-			if err == nil || !strings.Contains(err.Error(), "org-1.db") || answer == nil || json.Unmarshal(answer.Data, &m) != nil || len(m.Damaged) != 1 {
+			if err == nil || !strings.Contains(err.Error(), "org-1") || answer == nil || json.Unmarshal(answer.Data, &m) != nil || len(m.Damaged) != 1 {
 				t.Fatalf("got %v and %+v, want an error about org-1.db, and the backup", err, m)
 			}
 			if names, err := list(t, s.backups); err != nil || !slices.Equal(names, []string{m.Name, whole.Name}) {
@@ -441,6 +468,39 @@ func TestBackup_Keep(t *testing.T) {
 	}
 	if left := objectsIn(t, s.backups); len(left) != 1 {
 		t.Errorf("got %v, want the mark alone", left)
+	}
+}
+
+// TestBackup_KeepsWhatIsNeeded: backups that cannot be restored and those of the future do not count, and the bytes that a
+// damaged one may need stay.
+func TestBackup_KeepsWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	clock := new(fixture.Clock)
+	s := newSite(t, gatewaytest.Embedded, clock.Option)
+	acme, key := s.organization(t, "acme")
+	good := s.backUp(t, nil)
+	clock.Advance(time.Minute)
+	damaged := s.backUp(t, nil)
+	if err := os.Remove(filepath.Join(s.backups, "sets", damaged.Name, "objects")); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(48 * time.Hour)
+	future := s.backUp(t, nil)
+	clock.Advance(-47 * time.Hour)
+	purgeFile(t, acme, key)
+	next := s.backUp(t, func(in *control.BackupRequest) { in.Keep = 2 })
+	names, err := list(t, s.backups)
+	if want := []string{future.Name, next.Name, damaged.Name, good.Name}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("got %v %v, want %v", names, err, want)
+	}
+	clock.Advance(time.Minute)
+	last := s.backUp(t, func(in *control.BackupRequest) { in.Keep = 1 })
+	names, err = list(t, s.backups)
+	if want := []string{future.Name, last.Name, damaged.Name}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("got %v %v, want %v", names, err, want)
+	}
+	if left := objectsIn(t, s.backups); len(left) != 2 {
+		t.Errorf("got %v, want the mark and the file that the damaged one may name", left)
 	}
 }
 
@@ -546,6 +606,9 @@ func TestRestore_Refused(t *testing.T) {
 		"no list of objects":   {change: remove(filepath.Join("sets", m.Name, "objects")), want: backup.ErrDamaged},
 		"an object elsewhere":  {change: change(filepath.Join("sets", m.Name, "objects"), func([]byte) []byte { return []byte("1 ../../x\n") }), want: backup.ErrDamaged},
 		"a cut keyring":        {change: change(filepath.Join("sets", m.Name, "keyring.age"), func(b []byte) []byte { return b[:len(b)-5] })},
+		"another list":         {change: change(filepath.Join("sets", m.Name, "objects"), func([]byte) []byte { return nil }), want: backup.ErrDamaged},
+		"changed bytes":        {change: changeObjects, want: backup.ErrDamaged, says: "and should be"},
+		"an empty manifest":    {change: change(manifest, func([]byte) []byte { return []byte("null") }), want: backup.ErrDamaged},
 		"another name":         {change: func(*testing.T, string) {}, name: "20000101T000000Z", want: backup.ErrNone, says: m.Name},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -729,6 +792,18 @@ func removeObjects(t *testing.T, folder string) {
 	}
 }
 
+func changeObjects(t *testing.T, folder string) {
+	t.Helper()
+	for _, path := range objectsIn(t, folder) {
+		changeFile(t, path, func(b []byte) []byte {
+			if len(b) > 0 {
+				b[0] ^= 1
+			}
+			return b
+		})
+	}
+}
+
 const (
 	killedVariable = "TENANTRY_TEST_KILLED"
 	sourceVariable = "TENANTRY_TEST_SOURCE"
@@ -896,6 +971,10 @@ func TestRestoreOrganization(t *testing.T) {
 			}
 			if r, err := restore(func(in *control.OrganizationRestore) { in.As = "acme-then" }); err != nil || r.Backup != m.Name || r.Slug != "acme-then" {
 				t.Fatalf("beside: got %+v %v, want a new organization", r, err)
+			}
+			records, err := control.Call[[]control.AuditRecord](t.Context(), s.Commands, "audit", map[string]any{"org": "acme-then", "limit": 1})
+			if err != nil || len(records) != 1 || records[0].Facts["from"] != "acme" {
+				t.Errorf("got %+v %v, want the record to name whose data they are", records, err)
 			}
 			then := &gatewaytest.Org{Gateway: s.Gateway, Slug: "acme-then", Host: "acme-then.localhost"}
 			look := then.Key(t, tenants.AllPermissions()...)

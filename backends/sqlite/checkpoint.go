@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,14 @@ func (db *database) checkpointIdle() {
 		mode = "TRUNCATE"
 	}
 	s.lastSeen = commits
+	if mode == "TRUNCATE" {
+		if emptied, logged := db.restLog(context.Background(), time.Second, db.tryWriter); logged {
+			if emptied {
+				s.record(commits)
+			}
+			return
+		}
+	}
 	if mode == "TRUNCATE" || commits != s.commits.Load() {
 		if moved, err := db.checkpoint(mode); err != nil || !moved { // Lag shows it, and the next write reports an error
 			return
@@ -93,6 +102,7 @@ func (e *Engine) checkpointFile(ctx context.Context, path string) error {
 		}
 		for _, f := range e.opened() {
 			if f.path == path && f.retain() {
+				f.db.restLog(ctx, time.Second, func() func() { return f.db.awaitWriter(ctx) })
 				f.db.mu.Lock()
 				f.db.endSnapshots(0)
 				f.db.mu.Unlock()
@@ -168,24 +178,14 @@ func (db *database) truncateLog() {
 	db.lastLogSize, db.lastTruncation = log.Size(), time.Now()
 	db.background.Go(func() {
 		defer db.truncating.Store(false)
-		timeout := time.NewTimer(truncateWait)
-		defer timeout.Stop()
-		for _, lane := range []chan struct{}{db.readerSlots, db.lanes.long} {
-			for range cap(lane) {
-				select {
-				case lane <- struct{}{}:
-					defer func() { <-lane }()
-				case <-timeout.C:
-					return
-				}
-			}
-		}
-		select {
-		case db.writerLock <- struct{}{}:
-			defer db.releaseWriter()
-		case <-timeout.C:
+		if _, logged := db.restLog(context.Background(), truncateWait, db.holdAll); logged {
 			return
 		}
+		release := db.holdAll()
+		if release == nil {
+			return
+		}
+		defer release()
 		db.mu.Lock()
 		db.endSnapshots(0)
 		db.mu.Unlock()
@@ -199,4 +199,55 @@ func (db *database) truncateLog() {
 			}
 		})
 	})
+}
+
+// holdAll holds back new readers and writes, and returns a function that ends that. It returns nil if the running ones
+// take longer than truncateWait.
+func (db *database) holdAll() (release func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), truncateWait)
+	defer cancel()
+	var held []func()
+	release = func() {
+		for _, end := range slices.Backward(held) {
+			end()
+		}
+	}
+	for _, lane := range []chan struct{}{db.readerSlots, db.lanes.long} {
+		for range cap(lane) {
+			select {
+			case lane <- struct{}{}:
+				held = append(held, func() { <-lane })
+			case <-ctx.Done():
+				release()
+				return nil
+			}
+		}
+	}
+	writer := db.awaitWriter(ctx)
+	if writer == nil {
+		release()
+		return nil
+	}
+	held = append(held, writer)
+	return release
+}
+
+// awaitWriter takes the writer and returns a function that releases it, or nil if ctx ends before.
+func (db *database) awaitWriter(ctx context.Context) (release func()) {
+	select {
+	case db.writerLock <- struct{}{}:
+		return db.releaseWriter
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// tryWriter is awaitWriter without waiting.
+func (db *database) tryWriter() (release func()) {
+	select {
+	case db.writerLock <- struct{}{}:
+		return db.releaseWriter
+	default:
+		return nil
+	}
 }

@@ -178,6 +178,9 @@ func (db *database) close() error {
 	// The last connection to close checkpoints the log and deletes it.
 	if db.writer != nil {
 		db.updateStatistics()
+	}
+	db.closeLog()
+	if db.writer != nil {
 		errs = append(errs, db.writer.close())
 	}
 	// Idle spaces keep a pointer to the database, so its caches are emptied.

@@ -67,6 +67,8 @@ type Options struct {
 	// Settings for tests and benchmarks of this package.
 	maxPages     func() int
 	maxLog       int64
+	maxUnshipped int64
+	pageInterval time.Duration // between two cuts
 	noSnapshots  bool
 	eager        bool   // index each custom field on its first query
 	admitting    func() // called after a workspace's entry in a shared file was read and before it is used
@@ -89,6 +91,7 @@ var (
 	_ driver.Finder       = (*Engine)(nil)
 	_ driver.Indexer      = (*Engine)(nil)
 	_ driver.Keeper       = (*Engine)(nil)
+	_ driver.PageLogger   = (*Engine)(nil)
 	_ driver.Sizer        = (*Engine)(nil)
 	_ driver.Explainer    = (*workspace)(nil)
 	_ driver.Meter        = (*workspace)(nil)
@@ -118,6 +121,8 @@ type Engine struct {
 	schemas   []*schema                 // of opened workspaces, for sharing
 	removals  int                       // number of workspaces removed from shared files
 
+	pages atomic.Pointer[pageLog] // nil: changes are not logged
+
 	observed sync.Map // statements passed to Observe
 	stop     chan struct{}
 	stopped  chan struct{}
@@ -145,6 +150,8 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	setDefault(&opts.Cache, defaultCache)
 	setDefault(&opts.QueryTimeout, defaultQueryTimeout)
 	setDefault(&opts.maxLog, maxLog)
+	setDefault(&opts.maxUnshipped, maxUnshipped)
+	setDefault(&opts.pageInterval, pageLogInterval)
 	setDefault(&opts.idleInterval, idleInterval)
 	setDefault(&opts.idleTimeout, idleTimeout)
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
@@ -356,6 +363,11 @@ func (e *Engine) Close() error {
 	e.working.Wait()
 	close(e.stop)
 	<-e.stopped
+	pages := e.pages.Load()
+	if pages != nil {
+		close(pages.stop)
+		<-pages.stopped
+	}
 	var errs []error
 	for deadline := time.Now().Add(closeTimeout); ; time.Sleep(2 * time.Millisecond) {
 		busy := 0
@@ -367,6 +379,9 @@ func (e *Engine) Close() error {
 			}
 		}
 		if busy == 0 {
+			if pages != nil {
+				errs = append(errs, pages.close())
+			}
 			return errors.Join(append(errs, e.lock.Unlock())...)
 		}
 		if time.Now().After(deadline) { // running calls still write to the folder, so it stays locked

@@ -265,6 +265,9 @@ func (f *file) remove(ctx context.Context, owner string) error {
 			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
 	}
+	if l := f.engine.pages.Load(); l != nil {
+		l.gone(f.name)
+	}
 	if err := unmark(f.path); err != nil {
 		return err
 	}

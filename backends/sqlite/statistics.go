@@ -38,7 +38,12 @@ func (db *database) countWrites(n int) {
 // updateStatistics updates the statistics, and reports whether it did. It is also called before a file is closed,
 // because it may grow too slowly for analyzeEvery. The caller holds the writer.
 func (db *database) updateStatistics() bool {
-	if db.unanalyzed == 0 || db.writer == nil || db.writer.script(optimize) != nil || db.shared && db.writer.equalize() != nil {
+	if db.unanalyzed == 0 || db.writer == nil {
+		return false
+	}
+	db.followBeforeWrite()
+	defer db.noteCommit()
+	if db.writer.script(optimize) != nil || db.shared && db.writer.equalize() != nil {
 		return false
 	}
 	db.unanalyzed = 0

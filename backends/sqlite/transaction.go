@@ -41,6 +41,7 @@ func (db *database) begin(ctx context.Context) (c *conn, err error) {
 			return nil, err
 		}
 	}
+	db.followBeforeWrite()
 	if err := begin(ctx, db.writer); err != nil {
 		db.rollback(err)
 		return nil, err
@@ -76,6 +77,10 @@ func (db *database) commit(c *conn) error {
 	if err := c.storeTally(db.shared); err != nil {
 		return err
 	}
+	if l := db.engine.pages.Load(); l != nil {
+		l.pass()
+	}
+	defer db.noteCommit() // also after an error: the commit may have reached the log
 	return c.exec("COMMIT")
 }
 

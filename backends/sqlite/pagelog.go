@@ -1,0 +1,476 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tenantry/backends/driver"
+	"tenantry/internal/background"
+)
+
+const (
+	// pageLogInterval is the time between two cuts. They are at full seconds.
+	pageLogInterval = time.Second
+	// heartbeat is the time after which a cut is shipped in which nothing changed.
+	heartbeat = 10 * time.Second
+	// maxUnshipped is the size of a log in bytes above which it is not kept for a folder that cannot be written.
+	maxUnshipped = 256 << 20
+	// turnTimeout is how long the closing of a file waits for a cut that is being shipped.
+	turnTimeout = 5 * time.Second
+)
+
+// pageLog passes the changes of all files on. A file that is written to has a follower, from before its first write
+// until its log has been emptied, for which nothing may be written. So a log that is not empty has all changes since
+// the last cut.
+type pageLog struct {
+	driver.PageLogging
+
+	e *Engine
+	// turn is held to make a cut, and to empty a log. It is taken before a writer.
+	turn chan struct{}
+	last time.Time // of the last cut; guarded by turn
+	beat time.Time // when it was shipped; guarded by turn
+	// looked is when all was shipped that there was in all files; guarded by turn.
+	looked time.Time
+	// gate is held while it is noted how far the logs are committed, so that no commit begins meanwhile that knows of
+	// another one in between.
+	gate sync.RWMutex
+
+	mu       sync.Mutex                     // guards the fields below; nothing waits while it is held
+	known    map[string]driver.PagePosition // by the name of the file without its suffix
+	live     map[string]*follower
+	events   []driver.FileCut // for the next cut
+	shipping int              // the number of events that are being shipped
+	failing  bool
+
+	stop    chan struct{}
+	stopped chan struct{} // closed when run has ended
+}
+
+// LogPages implements driver.PageLogger.
+func (e *Engine) LogPages(ctx context.Context, o driver.PageLogging) error {
+	l := &pageLog{
+		PageLogging: o, e: e, turn: make(chan struct{}, 1), last: o.Last, looked: o.Last, known: map[string]driver.PagePosition{},
+		live: map[string]*follower{}, stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	for file, at := range o.Known {
+		l.known[strings.TrimSuffix(file, ".db")] = at
+	}
+	names, err := databaseNames(e.opts.Dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	l.turn <- struct{}{}
+	defer l.give()
+	for _, name := range names {
+		l.find(name)
+	}
+	for name := range l.known {
+		if !slices.Contains(names, name) {
+			l.gone(name)
+		}
+	}
+	if err = l.cut(ctx, "", false); err == nil {
+		for name := range maps.Clone(l.live) {
+			_, _ = l.rest(ctx, name, true) // otherwise it is read on
+		}
+	}
+	e.pages.Store(l)
+	go l.run()
+	return nil
+}
+
+// databaseNames returns the names of the database files in a folder without their suffix, but for empty ones.
+func databaseNames(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		name, is := strings.CutSuffix(entry.Name(), ".db")
+		if !is || !isShared(name) && driver.CheckName(name) != nil {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && info.Size() > 0 {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// find looks what became of a file since it was in the log. A log that is not empty, because a process was killed, gets a
+// follower.
+func (l *pageLog) find(name string) {
+	known, isKnown := l.known[name]
+	if size, err := logSize(l.e.ownPath(name)); err != nil || size > 0 {
+		l.follow(name)
+		return
+	}
+	at, err := restingPosition(l.e.ownPath(name))
+	if _, ok := continues(known, driver.PagePosition{}, at); err != nil || ok && known.Rests {
+		return
+	} else if ok && isKnown {
+		l.note(name, driver.CutChanged, at)
+	} else {
+		l.note(name, driver.CutBroken, at)
+	}
+}
+
+// follow begins to follow a file that is about to be written to, unless it is followed already. Afterwards its writer
+// may write. If that fails, its changes are not in the log until it is followed. Calls for one file do not overlap.
+func (l *pageLog) follow(name string) {
+	l.mu.Lock()
+	skip := l.live[name] != nil || l.failing
+	known, isKnown := l.known[name]
+	l.mu.Unlock()
+	if skip {
+		return
+	}
+	f, err := l.e.follow(name, known, isKnown)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live[name] = f
+}
+
+// pass waits while the ends of logs are noted. It is called before each commit.
+func (l *pageLog) pass() {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+}
+
+// committed is called after each commit to a file.
+func (l *pageLog) committed(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live[name] == nil {
+		l.breakOff(name)
+	}
+}
+
+// breakOff ends the chain of a file. l.mu is held.
+func (l *pageLog) breakOff(name string) {
+	if f := l.live[name]; f != nil {
+		delete(l.live, name)
+		f.close()
+	}
+	l.noteLocked(name, driver.CutBroken, driver.PagePosition{})
+}
+
+// note puts what became of a file into the next cut.
+func (l *pageLog) note(name string, kind driver.CutKind, at driver.PagePosition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteLocked(name, kind, at)
+}
+
+func (l *pageLog) noteLocked(name string, kind driver.CutKind, at driver.PagePosition) {
+	l.known[name] = at
+	if kind == driver.CutGone {
+		delete(l.known, name)
+	}
+	one := driver.FileCut{File: name + ".db", Kind: kind, Position: at}
+	for i, other := range slices.Backward(l.events) {
+		if other.File == one.File {
+			if i >= l.shipping && kind == driver.CutBroken && other.Kind == kind {
+				l.events[i] = one
+				return
+			}
+			break
+		}
+	}
+	l.events = append(l.events, one)
+}
+
+// gone notes that a file was removed.
+func (l *pageLog) gone(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.live[name]; f != nil {
+		delete(l.live, name)
+		f.close()
+	}
+	if _, is := l.known[name]; is {
+		l.noteLocked(name, driver.CutGone, driver.PagePosition{})
+	}
+}
+
+// take waits for the turn. give must follow if it returns true.
+func (l *pageLog) take(timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case l.turn <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (l *pageLog) give() { <-l.turn }
+
+// cut ships what was committed since the last cut: of all files, or of one if this second has a cut of all already. If
+// sealed is set, it also says of the one, or of all, that their logs may be emptied. l.turn is held.
+func (l *pageLog) cut(ctx context.Context, only string, sealed bool) error {
+	cut, followers, now, all := l.look(only)
+	events := len(cut.Files)
+	var shipped []*follower
+	for _, f := range followers {
+		one, err := driver.FileCut{}, f.err
+		if err == nil {
+			f.end.Sealed = f.end.Sealed || sealed && (only == "" || f.name == only) && f.end.Frame > 0
+			if f.end == f.position && f.kind == driver.CutChanged {
+				continue
+			}
+			one, err = f.changes()
+		}
+		if err != nil {
+			l.drop(f, err)
+			continue
+		}
+		shipped = append(shipped, f)
+		cut.Files = append(cut.Files, one)
+	}
+	l.mu.Lock()
+	idle := len(cut.Files) == 0 && !l.failing && now.Sub(l.beat).Abs() < heartbeat
+	l.mu.Unlock()
+	if idle {
+		if all {
+			l.looked = cut.At
+		}
+		return nil
+	}
+	err := background.Try(func() error { return l.Ship(ctx, cut) })
+	l.mu.Lock()
+	tell := err != nil || l.failing
+	l.failing, l.shipping = err != nil, 0
+	if err == nil {
+		l.events = slices.Delete(l.events, 0, events)
+	}
+	l.mu.Unlock()
+	if tell {
+		l.Told(err)
+	}
+	if err != nil {
+		l.limit(followers)
+		return err
+	}
+	if l.last, l.beat = cut.At, now; all {
+		l.looked = cut.At
+	}
+	for _, f := range shipped {
+		l.mu.Lock()
+		if l.live[f.name] == f { // otherwise its chain was broken meanwhile
+			l.known[f.name] = f.end
+		}
+		l.mu.Unlock()
+		f.position, f.kind = f.end, driver.CutChanged
+		if err := f.renew(); err != nil {
+			l.drop(f, err)
+		}
+	}
+	return nil
+}
+
+// look notes the ends of the logs, and returns a cut with the events so far, and whether it is of all files.
+func (l *pageLog) look(only string) (cut driver.PageCut, followers []*follower, now time.Time, all bool) {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	now = l.Now().UTC()
+	cut.At, cut.Since = now, l.looked
+	second := now.Truncate(time.Second)
+	switch {
+	case second.After(l.last):
+		cut.At, only = second, ""
+	case !now.After(l.last):
+		cut.At = l.last
+	}
+	l.mu.Lock()
+	cut.Files = slices.Clone(l.events)
+	l.shipping = len(l.events)
+	for name, f := range l.live {
+		if only == "" || name == only {
+			followers = append(followers, f)
+		}
+	}
+	l.mu.Unlock()
+	for _, f := range followers {
+		f.look()
+	}
+	return cut, followers, now, only == ""
+}
+
+// drop ends the chain of a file that cannot be read on, unless that has happened already.
+func (l *pageLog) drop(f *follower, why error) {
+	l.mu.Lock()
+	is := l.live[f.name] == f
+	if is {
+		l.breakOff(f.name)
+	}
+	l.mu.Unlock()
+	if is && why != nil {
+		l.Told(fmt.Errorf("the log of changes of %s has a gap: %w", f.path, why))
+	}
+}
+
+// limit breaks the chains of files whose logs have become too large.
+func (l *pageLog) limit(followers []*follower) {
+	for _, f := range followers {
+		if size, err := logSize(f.path); err == nil && size > l.e.opts.maxUnshipped {
+			l.drop(f, fmt.Errorf("%d bytes could not be logged", size))
+		} else if err != nil {
+			l.drop(f, err)
+		}
+	}
+}
+
+// rest ships what remains of a file, empties its log and stops following it, and reports whether it did. It does nothing
+// if the file is not followed. Nobody may write to the file, and l.turn is held. If sync is set, it is durable that the
+// file rests before rest returns. Otherwise nobody may write to the file before the next cut.
+func (l *pageLog) rest(ctx context.Context, name string, sync bool) (bool, error) {
+	f := l.follower(name)
+	if f == nil {
+		return false, nil
+	}
+	if err := l.cut(ctx, name, true); err != nil {
+		return false, err
+	}
+	if l.follower(name) != f {
+		return false, nil
+	}
+	emptied, err := f.empty()
+	at := driver.PagePosition{}
+	if err == nil && emptied {
+		at, err = restingPosition(f.path)
+	}
+	if err != nil {
+		l.drop(f, err)
+		return false, err
+	}
+	if !emptied {
+		return false, nil
+	}
+	l.mu.Lock()
+	if l.live[name] == f {
+		delete(l.live, name)
+		l.noteLocked(name, driver.CutChanged, at)
+	}
+	l.mu.Unlock()
+	f.close()
+	if sync {
+		err = l.cut(ctx, name, false)
+	}
+	return err == nil, err
+}
+
+// run makes a cut each second until stop is closed.
+func (l *pageLog) run() {
+	defer close(l.stopped)
+	for {
+		now := time.Now()
+		next := time.NewTimer(now.Truncate(l.e.opts.pageInterval).Add(l.e.opts.pageInterval).Sub(now))
+		select {
+		case <-l.stop:
+			next.Stop()
+			return
+		case <-next.C:
+		}
+		select {
+		case <-l.stop:
+			return
+		case l.turn <- struct{}{}:
+		}
+		_ = l.cut(context.Background(), "", false) // Told was told
+		l.give()
+	}
+}
+
+// close ships what remains, and stops. All databases are closed.
+func (l *pageLog) close() error {
+	if !l.take(turnTimeout) {
+		return fmt.Errorf("%w: the changes of the last seconds could not be logged", driver.ErrUnavailable)
+	}
+	defer l.give()
+	for name := range l.live {
+		_, _ = l.rest(context.Background(), name, false)
+	}
+	l.beat = time.Time{}
+	err := l.cut(context.Background(), "", false)
+	for _, f := range l.live {
+		f.close()
+	}
+	clear(l.live)
+	return err
+}
+
+// followBeforeWrite follows the file before a write, if changes are logged. The caller holds the writer.
+func (db *database) followBeforeWrite() {
+	if l := db.engine.pages.Load(); l != nil {
+		l.follow(db.name())
+	}
+}
+
+// noteCommit is called after something was committed, or may have been.
+func (db *database) noteCommit() {
+	if l := db.engine.pages.Load(); l != nil {
+		l.committed(db.name())
+	}
+}
+
+func (db *database) name() string { return strings.TrimSuffix(filepath.Base(db.path), ".db") }
+
+// restLog empties the log of the database and reports whether it did. logged is false if changes of the file are not
+// logged, so that its log can be emptied at any time. lock waits for the writer and returns a function that releases it,
+// or nil if it cannot be had.
+func (db *database) restLog(ctx context.Context, timeout time.Duration, lock func() (unlock func())) (emptied, logged bool) {
+	l := db.engine.pages.Load()
+	if l == nil {
+		return false, false
+	}
+	name := db.name()
+	if !l.take(timeout) {
+		if f := l.follower(name); f != nil {
+			l.limit([]*follower{f}) // the folder of the log may hang
+		}
+		return false, true
+	}
+	defer l.give()
+	if l.follower(name) == nil || l.cut(ctx, "", false) != nil { // so that little remains while nobody writes
+		return false, l.follower(name) != nil
+	}
+	unlock := lock()
+	if unlock == nil {
+		return false, true
+	}
+	defer unlock()
+	db.mu.Lock()
+	db.endSnapshots(0)
+	db.mu.Unlock()
+	if emptied, _ = l.rest(ctx, name, true); emptied {
+		db.lastLogSize = 0
+	}
+	return emptied, emptied || l.follower(name) != nil
+}
+
+// closeLog empties the log of a database that is being closed. If that fails, the file is followed further.
+func (db *database) closeLog() {
+	l := db.engine.pages.Load()
+	if l == nil || !l.take(turnTimeout) {
+		return
+	}
+	defer l.give()
+	_, _ = l.rest(context.Background(), db.name(), !db.engine.closed.Load())
+}
+
+// follower returns the follower of a file, nil if it has none.
+func (l *pageLog) follower(name string) *follower {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live[name]
+}

@@ -20,6 +20,9 @@ type Backup struct {
 	At []string `yaml:"at"`
 	// Keep is how many backups remain in the folder; 0: all.
 	Keep int `yaml:"keep"`
+	// Log is how long the log of changes is kept, with which a backup becomes the state of any later second; 0: there is
+	// none.
+	Log time.Duration `yaml:"log"`
 	// Recipient is the age recipient that the keyring is encrypted to; empty: backups have no keyring.
 	Recipient string `yaml:"recipient"`
 	// WithoutFiles leaves the bytes of files out.
@@ -62,8 +65,9 @@ func (b *Backup) Bucket(place string) (S3, error) {
 }
 
 const (
-	timeOfDay  = "15:04"
-	maxBackups = 10_000 // in a folder, and in a day
+	timeOfDay    = "15:04"
+	maxBackups   = 10_000 // in a folder, and in a day
+	minBackupLog = time.Hour
 )
 
 var ageRecipient = regexp.MustCompile(`^age1[0-9a-z]{50,1000}$`)
@@ -87,6 +91,12 @@ func (b *Backup) check(fault func(name, format string, args ...any)) {
 	}
 	if b.Keep < 0 || b.Keep > maxBackups {
 		fault("backup.keep", "must be from 0 (all) to %d", maxBackups)
+	}
+	if b.Log != 0 && b.Log < minBackupLog {
+		fault("backup.log", "must be at least 1h, like 168h for 7 days, or 0 for no log of changes")
+	}
+	if b.Log != 0 && (b.To == "" || IsBucket(b.To)) {
+		fault("backup.log", "needs a folder: set backup.to")
 	}
 	if b.Recipient != "" && !ageRecipient.MatchString(b.Recipient) {
 		fault("backup.recipient", "must be the public half of an age key (age1…), which age-keygen prints")

@@ -338,6 +338,7 @@ func TestBounds(t *testing.T) {
 		"trash.organizations":      {[]string{"0s", "1h"}, []string{"59m59s", "-1h"}},
 		"backup.to":                {[]string{"", "/backup"}, []string{"backup", "./backup", "s3://bucket/without-a-server"}},
 		"backup.keep":              {[]string{"0", "10000"}, []string{"-1", "10001"}},
+		"backup.log":               {[]string{"0s"}, []string{"59m", "-1h", "168h"}}, // without backup.to
 		"backup.at":                {[]string{"00:00", "23:59,03:00"}, []string{"24:00", "3", "03:00:00"}},
 		"backup.recipient":         {[]string{"", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, []string{"age1", "AGE-SECRET-KEY-1QQQQ", "ssh-ed25519 AAAA"}},
 		"memory.garbage":           {[]string{"0", "16384"}, []string{"-1", "16385"}},

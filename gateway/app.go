@@ -132,6 +132,7 @@ func (a *App) build() error {
 	a.metrics.register(registry)
 	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
+	a.measureLog(registry)
 	a.telemetry.Metrics(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {

@@ -112,12 +112,13 @@ const (
 	backupLate = 24 * time.Hour
 )
 
-// backUpOnTime backs up at the times of the settings, until ctx ends. It asks the place when the last backup was made: one
+// backUpOnTime backs up at the times of the settings, and when the log of changes needs a backup to begin with, until ctx
+// ends. It asks the place when the last backup was made: one
 // that was due while no gateway ran is made as soon as one runs, and of several gateways one makes it.
 func (s *Services) backUpOnTime(ctx context.Context) {
 	tick := time.NewTicker(backupTick)
 	defer tick.Stop()
-	var done, retry time.Time // done: up to when every backup that was due has been made
+	var done, retry, based time.Time // done: up to when every backup that was due has been made
 	for {
 		now := s.now()
 		if due := s.cfg.Backup.Due(now); due.After(done) && now.After(retry) {
@@ -131,6 +132,10 @@ func (s *Services) backUpOnTime(ctx context.Context) {
 			if err == nil {
 				done = due
 			} else {
+				retry = now.Add(backupRetry)
+			}
+		} else if now.After(retry) && now.Sub(based) > baseInterval && s.needsBase(ctx, now) {
+			if based = now; s.backUpNow(ctx) != nil {
 				retry = now.Add(backupRetry)
 			}
 		}
@@ -192,6 +197,7 @@ func (s *Services) examineBackups(ctx context.Context, e *examination) {
 	switch {
 	case err != nil:
 		e.wrong("backups", err.Error(), "let this user read and write there, or correct the settings backup.*")
+	case !last.Before(due) && s.examineChanges(e, last):
 	case !last.Before(due):
 		e.good("backups", "the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339))
 	case s.now().Sub(due) < backupLate && last.IsZero():

@@ -106,6 +106,7 @@ func (m *markedBucket) Put(ctx context.Context, name string, file *os.File) erro
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
+	m.s.logObject(ctx, name, file)
 	err := m.Bucket.Put(ctx, name, file)
 	if err != nil || m.lasting {
 		return err
@@ -125,10 +126,12 @@ func (m *markedBucket) Open(ctx context.Context, name string) (blobs.Object, err
 }
 
 func (m *markedBucket) Delete(ctx context.Context, name string) error {
+	m.s.logRemoval(name)
 	return cmp.Or(m.Bucket.Delete(ctx, name), m.check(ctx))
 }
 
 func (m *markedBucket) DeleteAll(ctx context.Context, prefix string) error {
+	m.s.logRemoval(prefix)
 	return cmp.Or(m.Bucket.DeleteAll(ctx, prefix), m.check(ctx))
 }
 
@@ -215,6 +218,7 @@ func (s *Services) putMark(ctx context.Context) error {
 		_ = file.Close()
 		_ = os.Remove(file.Name()) // the bucket may have moved it
 	}()
+	s.logObject(ctx, s.bucketMark(), file)
 	return s.bucket.Put(ctx, s.bucketMark(), file)
 }
 

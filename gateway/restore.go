@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/backup"
@@ -25,6 +26,7 @@ import (
 type RestoreOptions struct {
 	From     string    // the place of backups: a folder, or s3://bucket/prefix
 	Name     string    // of the backup; empty: the newest
+	At       time.Time // the second to which the backup is completed from the log of changes; zero: it is not
 	Identity io.Reader // age identities that open the keyring; nil: none
 	Files    bool      // also the bytes of files
 	DryRun   bool      // only check whether it can be restored
@@ -39,7 +41,8 @@ type RestoreOptions struct {
 type Restored struct {
 	*backup.Manifest
 
-	Organizations int `json:"organizations"` // found in the restored control data, without erased ones
+	At            *time.Time `json:"at,omitempty"`  // RestoreOptions.At
+	Organizations int        `json:"organizations"` // found in the restored control data, without erased ones
 }
 
 // Restore puts a backup into the places that the settings name, in which there must be no data, and opens it for a
@@ -54,12 +57,12 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, depot.Close()) }()
-	m, err := depot.Read(ctx, o.Name)
+	m, then, err := readMoment(ctx, depot, o.Name, o.At)
 	if err != nil {
 		return nil, err
 	}
 	target := backup.Target{
-		Dirs: map[string]string{}, Control: cfg.Control, Keyring: cfg.KeyringPath(),
+		Dirs: map[string]string{}, Control: cfg.Control, Keyring: cfg.KeyringPath(), Then: then, Verify: sqlite.Verify,
 		Staging: filepath.Join(cfg.Data, "restoring"),
 	}
 	into := &restoration{cfg: cfg, RestoreOptions: o, target: &target, kinds: newKinds()}
@@ -69,12 +72,13 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 		err = target.Check(m, o.Identity != nil)
 	}
 	if err != nil || o.DryRun {
-		return &Restored{Manifest: m, Organizations: m.Organizations}, err
+		return &Restored{Manifest: m, At: momentOf(then), Organizations: m.Organizations}, err
 	}
 	if err := into.run(ctx, depot, m); err != nil {
 		return nil, err
 	}
-	found = &Restored{Manifest: m}
+	found = &Restored{Manifest: m, At: momentOf(then)}
+	cfg.Backup = config.Backup{} // the trial changes nothing that would be logged
 	services, err := OpenServices(ctx, cfg, Options{Log: o.Log, Version: o.Version, Holder: o.Holder})
 	if err != nil {
 		return nil, fmt.Errorf("the backup was restored, but cannot be opened: %w", err)

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
+	"tenantry/backends/sqlite"
 	"tenantry/config"
 	"tenantry/crypto/sealing"
 	"tenantry/gateway/backup"
@@ -24,12 +26,18 @@ import (
 func (s *Services) restoreOrganization(
 	ctx context.Context, in control.OrganizationRestore, told func(control.Progress),
 ) (found *control.OrganizationRestored, err error) {
+	at := time.Time{}
+	if in.At != "" {
+		if at, err = backup.ParseMoment(in.At); err != nil {
+			return nil, err
+		}
+	}
 	depot, err := openDepot(&s.cfg, in.From, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, depot.Close()) }()
-	m, err := depot.Read(ctx, in.Backup)
+	m, moment, err := readMoment(ctx, depot, in.Backup, at)
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +59,12 @@ func (s *Services) restoreOrganization(
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	told(control.Progress{Step: "opening the backup", Told: true})
-	then, err := s.openBackup(ctx, depot, in.From, m, dir)
+	then, err := s.openBackup(ctx, depot, in.From, m, moment, dir)
 	if err != nil {
 		return nil, fmt.Errorf("the backup %s cannot be opened: %w", m.Name, err)
 	}
 	defer func() { err = errors.Join(err, then.Close()) }()
-	was, err := then.organizationThen(ctx, depot, m, in.Slug)
+	was, err := then.organizationThen(ctx, depot, m, moment, in.Slug)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +82,7 @@ func (s *Services) restoreOrganization(
 	if err != nil {
 		return nil, err
 	}
-	found = &control.OrganizationRestored{Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began, Files: m.Files != nil}
+	found = &control.OrganizationRestored{Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began, At: momentOf(moment), Files: m.Files != nil}
 	found.Report, err = s.transfer.Import(ctx, into, src, bundle.ImportOptions{
 		Mirror: in.As == "", DryRun: in.DryRun, OpenWith: key,
 		Progress: func(p bundle.Progress) {
@@ -106,9 +114,10 @@ func (s *Services) backendLike(name string) string {
 	return ""
 }
 
-// openBackup opens the control data and the shared databases of a backup from copies in the folder.
+// openBackup opens the control data and the shared databases of a backup, as they were at a moment unless that is nil,
+// from copies in the folder.
 func (s *Services) openBackup(
-	ctx context.Context, depot *backup.Depot, from string, m *backup.Manifest, dir string,
+	ctx context.Context, depot *backup.Depot, from string, m *backup.Manifest, then *backup.Moment, dir string,
 ) (_ *Services, err error) {
 	c := config.Default()
 	c.Data, c.Keyring, c.Engines = dir, s.cfg.KeyringPath(), s.cfg.Engines
@@ -132,11 +141,28 @@ func (s *Services) openBackup(
 	if err := s.checkRoom(dir, names); err != nil {
 		return nil, err
 	}
-	if err := depot.Extract(ctx, m, names, c.BackendDir); err != nil {
+	if err := extractThen(ctx, depot, m, then, c, func(d *backup.Database) bool { return !d.Own() }); err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
 	return OpenServices(ctx, c, Options{Log: log, Version: s.version, Holder: "tenantry org restore", Now: s.now})
+}
+
+// extractThen copies the wanted databases of a backup, as they were at a moment unless that is nil, into the folders of
+// the settings.
+func extractThen(
+	ctx context.Context, depot *backup.Depot, m *backup.Manifest, then *backup.Moment, c config.Config, want func(*backup.Database) bool,
+) error {
+	names := slices.DeleteFunc(slices.Clone(m.Databases), func(d backup.Database) bool { return !want(&d) })
+	if err := depot.Extract(ctx, m, names, c.BackendDir); err != nil || then == nil {
+		return err
+	}
+	return then.Complete(ctx, func(backend, file string) string {
+		if c.Backends[backend].Engine == "" || !want(&backup.Database{Backend: backend, File: file}) {
+			return ""
+		}
+		return c.BackendDir(backend)
+	}, sqlite.Verify, func(backup.Progress) {})
 }
 
 // checkRoom returns an error if copies of the databases would take the room that files.reserve keeps free.
@@ -155,16 +181,14 @@ func (s *Services) checkRoom(dir string, copies []backup.Database) error {
 
 // organizationThen returns an organization of an opened backup. If it has a database of its own, that is copied first.
 func (s *Services) organizationThen(
-	ctx context.Context, depot *backup.Depot, m *backup.Manifest, slug string,
+	ctx context.Context, depot *backup.Depot, m *backup.Manifest, then *backup.Moment, slug string,
 ) (*tenants.Tenant, error) {
 	o, err := s.directory.Stored(ctx, slug)
 	if err != nil {
 		return nil, fmt.Errorf("the backup %s has no organization %q: %w", m.Name, slug, err)
 	}
-	own := slices.DeleteFunc(slices.Clone(m.Databases), func(d backup.Database) bool {
-		return !d.Own() || d.File != fmt.Sprintf("org-%d.db", o.OrgID)
-	})
-	if err := depot.Extract(ctx, m, own, s.cfg.BackendDir); err != nil {
+	file := fmt.Sprintf("org-%d.db", o.OrgID)
+	if err := extractThen(ctx, depot, m, then, s.cfg, func(d *backup.Database) bool { return d.File == file }); err != nil {
 		return nil, err
 	}
 	return s.directory.BySlug(ctx, slug)

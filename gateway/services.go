@@ -17,6 +17,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/crypto/keyring"
+	"tenantry/gateway/backup"
 	"tenantry/gateway/telemetry"
 	"tenantry/internal/background"
 	"tenantry/internal/request"
@@ -60,6 +61,7 @@ type Services struct {
 	telemetry  *telemetry.Telemetry // nil: off
 	store      *store.Store
 	bucket     blobs.Bucket // of the bytes of files
+	pages      *backup.Log  // the log of changes; nil: off
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
 	redis      redisconn.Client
@@ -141,6 +143,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openEngines(ctx, o.Engines); err != nil {
 		return nil, err
 	}
+	s.logChanges(ctx)
 	s.metrics = newStoreMetrics()
 	s.metrics.observer, s.metrics.traces = o.Observe, s.telemetry
 	s.store = store.New(store.Options{
@@ -270,6 +273,9 @@ func (s *Services) Close() error {
 		errs = append(errs, s.localRedis.Close())
 	}
 	errs = append(errs, s.closeBucket(), s.engines.close())
+	if s.pages != nil {
+		errs = append(errs, s.pages.Close())
+	}
 	if err := s.telemetry.Close(ctx); err != nil {
 		s.log.Warn("the last traces and metrics were not sent", "error", err) // not an error of Close: no data are lost
 	}

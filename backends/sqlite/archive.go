@@ -306,3 +306,20 @@ func finishArchive(part, path string) error {
 	}
 	return nil
 }
+
+// Verify checks the integrity of a copy of a file. Errors: *driver.DamagedError; the context's own.
+func Verify(ctx context.Context, path string) error {
+	doing := "check " + path
+	c, err := openConn(path, sqlite.OpenReadWrite, readerPragmas)
+	if err != nil {
+		return wrapError(ctx, doing, err)
+	}
+	err = c.runUntil(ctx, func() error {
+		fault, err := c.texts("PRAGMA integrity_check(1)")
+		if err == nil && (len(fault) != 1 || fault[0] != "ok") {
+			err = &driver.DamagedError{Reason: doing + ": " + fmt.Sprint(fault)}
+		}
+		return err
+	})
+	return wrapError(ctx, doing, errors.Join(err, c.close()))
+}

@@ -48,30 +48,37 @@ func (db *database) checkpointIdle() {
 		}
 	}
 	if mode == "TRUNCATE" || commits != s.commits.Load() {
-		if moved, err := db.checkpoint(mode); err != nil || !moved { // Lag shows it, and the next write reports an error
+		mark, held := db.heldLog()
+		moved, filed, err := db.checkpoint(mode)
+		if err == nil && !moved && mark > 0 && filed >= int64(mark) { // all but what was written since the last cut
+			s.knownAt.Store(held.UnixNano())
+		}
+		if err != nil || !moved { // Lag shows it, and the next write reports an error
 			return
 		}
 	}
 	s.record(commits)
 }
 
-// checkpoint checkpoints the log over a connection of its own, and reports whether it was complete.
-func (db *database) checkpoint(mode string) (complete bool, err error) {
+// checkpoint checkpoints the log over a connection of its own. It reports whether that was complete, and how many frames
+// of the log are in the file.
+func (db *database) checkpoint(mode string) (complete bool, filed int64, err error) {
 	if info, err := os.Stat(db.path + "-wal"); err != nil || info.Size() == 0 {
-		return true, nil //nolint:nilerr // there is no log
+		return true, 0, nil //nolint:nilerr // there is no log
 	}
 	c, err := db.connect(readerShares)
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	c.raw.SetBusyTimeout(0)
 	err = c.each("PRAGMA wal_checkpoint("+mode+")", nil, func(row *sqlite.Stmt) {
+		filed = row.ColumnInt64(2)
 		complete = row.ColumnInt64(1) == row.ColumnInt64(2) && !row.ColumnBool(0)
 	})
 	if e := c.close(); err == nil {
 		err = e
 	}
-	return complete, err
+	return complete, filed, err
 }
 
 // checkpointIdle calls database.checkpointIdle if the database is open. It does not count as a use of the file.
@@ -109,7 +116,7 @@ func (e *Engine) checkpointFile(ctx context.Context, path string) error {
 				f.unref()
 			}
 		}
-		done, err := (&database{engine: e, path: path}).checkpoint("TRUNCATE")
+		done, _, err := (&database{engine: e, path: path}).checkpoint("TRUNCATE")
 		if done || err != nil && !broken(err) {
 			return wrapError(ctx, doing, err)
 		}
@@ -145,7 +152,7 @@ const checkpointRows = 4_000
 // checkpointAhead checkpoints the log on a connection of its own while other calls write. Otherwise the writer would do
 // it when the log reaches 8,000 pages, as part of a commit for which callers wait. The caller holds the writer.
 func (db *database) checkpointAhead(rows int) {
-	if db.rowsSinceCheckpoint += rows; db.rowsSinceCheckpoint < checkpointRows || db.checkpointing.Swap(true) {
+	if db.rowsSinceCheckpoint += rows; db.rowsSinceCheckpoint < db.engine.opts.checkpointRows || db.checkpointing.Swap(true) {
 		return
 	}
 	db.rowsSinceCheckpoint = 0
@@ -156,6 +163,7 @@ func (db *database) checkpointAhead(rows int) {
 			_ = c.each("PRAGMA wal_checkpoint(PASSIVE)", nil, func(*sqlite.Stmt) {})
 			_ = c.close()
 		}
+		db.recycleLog()
 	})
 }
 

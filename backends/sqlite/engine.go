@@ -65,15 +65,17 @@ type Options struct {
 	Observe func(Plan)
 
 	// Settings for tests and benchmarks of this package.
-	maxPages     func() int
-	maxLog       int64
-	maxUnshipped int64
-	pageInterval time.Duration // between two cuts
-	noSnapshots  bool
-	eager        bool   // index each custom field on its first query
-	admitting    func() // called after a workspace's entry in a shared file was read and before it is used
-	idleInterval time.Duration
-	idleTimeout  time.Duration
+	maxPages       func() int
+	maxLog         int64
+	maxUnshipped   int64
+	pageInterval   time.Duration // between two cuts
+	recycled       uint32        // frames
+	checkpointRows int
+	noSnapshots    bool
+	eager          bool   // index each custom field on its first query
+	admitting      func() // called after a workspace's entry in a shared file was read and before it is used
+	idleInterval   time.Duration
+	idleTimeout    time.Duration
 }
 
 // Plan is a read statement and the lines of its EXPLAIN QUERY PLAN.
@@ -151,7 +153,9 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	setDefault(&opts.QueryTimeout, defaultQueryTimeout)
 	setDefault(&opts.maxLog, maxLog)
 	setDefault(&opts.maxUnshipped, maxUnshipped)
+	setDefault(&opts.checkpointRows, checkpointRows)
 	setDefault(&opts.pageInterval, pageLogInterval)
+	opts.recycled = cmp.Or(opts.recycled, recycledFrames)
 	setDefault(&opts.idleInterval, idleInterval)
 	setDefault(&opts.idleTimeout, idleTimeout)
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {

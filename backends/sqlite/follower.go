@@ -21,12 +21,14 @@ import (
 
 // The layout of a log of SQLite: a header, and frames of a header and a page each. Numbers are big-endian.
 const (
-	walHeader      = 32
-	walPageSize    = 8  // offset of the page size in the header
-	walSalt        = 16 // offset of the salt in the header
-	frameHeader    = 24
-	frameSize      = 4 // offset of the size of the file, in pages, in the last frame of a transaction; 0 in others
-	frameSalt      = 8
+	walHeader   = 32
+	walPageSize = 8  // offset of the page size in the header
+	walSalt     = 16 // offset of the salt in the header
+	frameHeader = 24
+	frameSize   = 4 // offset of the size of the file, in pages, in the last frame of a transaction; 0 in others
+	frameSalt   = 8
+	// emptyFile is the size of a file into which nothing was moved from its log yet: a page that says that there is a log.
+	emptyFile      = 4096
 	followerPages  = 16 // cache size of the connections of a follower, which read no data
 	holdStatement  = "PRAGMA user_version"
 	maxCounts      = 1000
@@ -42,11 +44,13 @@ var errLogChanged = errors.New("the log of the file was changed by another progr
 type follower struct {
 	name, path string
 	leave      func()
-	mu         sync.Mutex // held to use the connections; pin is nil after close
+	mu         sync.Mutex // held to use the connections, and for mark and began; pin is nil after close
 	pin        *conn
-	probe      *conn  // outside of a transaction
-	mark       uint32 // the last frame that the pin sees; 0: the log was empty
-	// restartable: the pin began when the whole log was in the file, so that the log may be restarted once.
+	probe      *conn     // outside of a transaction
+	mark       uint32    // a frame beyond which the pin sees none; 0: the log was empty
+	least      uint32    // a frame up to which it sees all
+	began      time.Time // of the pin
+	// restartable: the whole log may have been in the file when the pin began, so that it may be restarted once.
 	restartable bool
 	log         *os.File // nil: it has not been opened
 	kind        driver.CutKind
@@ -78,21 +82,16 @@ func (e *Engine) follow(name string, known driver.PagePosition, isKnown bool) (_
 	if err != nil {
 		return nil, err
 	}
-	f.mark, f.restartable = end.Frame, end.Frame > 0 && filed >= int64(end.Frame)
+	f.began = time.Now()
+	f.mark, f.least, f.restartable = end.Frame, end.Frame, end.Frame > 0 && filed >= int64(end.Frame)
 	f.end = end
-	if !isKnown && end.Frame == 0 {
-		n, err := f.probe.number("SELECT count(*) FROM sqlite_schema")
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			f.kind = driver.CutCreated
-			return f, nil
-		}
-	}
 	at, err := restingPosition(f.path)
 	if err != nil {
 		return nil, err
+	}
+	if !isKnown && at.Size <= emptyFile {
+		f.kind = driver.CutCreated
+		return f, nil
 	}
 	from, ok := continues(known, end, at)
 	if !isKnown || !ok {
@@ -161,7 +160,7 @@ func (f *follower) count() (end driver.PagePosition, filed int64, err error) {
 		// of that salt.
 		salt := binary.BigEndian.Uint64(header[walSalt:])
 		if salt == before {
-			return driver.PagePosition{Salt: salt, Frame: uint32(total)}, filed, nil //nolint:gosec // SQLite counts in 32 bits
+			return driver.PagePosition{Salt: salt, Frame: uint32(total)}, filed, nil
 		}
 		before = salt
 	}
@@ -207,7 +206,7 @@ func (f *follower) look() {
 }
 
 // nextSalt reports whether a log was restarted once. SQLite then increments the first half of its salt.
-func nextSalt(before, after uint64) bool { return uint32(after>>32) == uint32(before>>32)+1 } //nolint:gosec // halves
+func nextSalt(before, after uint64) bool { return uint32(after>>32) == uint32(before>>32)+1 }
 
 // renew replaces the pin by a later one, if there are frames that the present one does not see. Otherwise the new one
 // might not keep the log from being restarted, because the whole log may be in the file.
@@ -220,11 +219,42 @@ func (f *follower) renew() error {
 	if f.end.Frame <= f.mark {
 		return nil
 	}
+	began := time.Now()
 	if err := hold(f.probe); err != nil {
 		return err
 	}
-	f.pin, f.probe, f.mark, f.restartable = f.probe, f.pin, f.end.Frame, false
-	return f.probe.exec("COMMIT")
+	f.pin, f.probe = f.probe, f.pin
+	if err := f.probe.exec("COMMIT"); err != nil {
+		return err
+	}
+	now, _, err := f.count() // the pin may see more than end
+	f.began, f.least, f.mark, f.restartable = began, f.end.Frame, now.Frame, false
+	return err
+}
+
+// held returns a frame that checkpoints can reach, about where the pin keeps them from going on, and when it began.
+func (f *follower) held() (frame uint32, began time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.least, f.began
+}
+
+// release lets the log be restarted once, if all of it can be moved into the file. Everything must have been shipped as
+// sealed, and nobody may write meanwhile.
+func (f *follower) release() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pin == nil {
+		return os.ErrClosed
+	}
+	if err := f.pin.exec("COMMIT"); err != nil {
+		return err
+	}
+	if err := f.probe.exec("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		return err
+	}
+	f.began, f.mark, f.least, f.restartable = time.Now(), f.end.Frame, f.end.Frame, true
+	return hold(f.pin)
 }
 
 // empty ends the pin and empties the log, if nobody else reads it. Everything must have been shipped, and nobody may

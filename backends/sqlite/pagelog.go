@@ -22,6 +22,8 @@ const (
 	heartbeat = 10 * time.Second
 	// maxUnshipped is the size of a log in bytes above which it is not kept for a folder that cannot be written.
 	maxUnshipped = 256 << 20
+	// recycledFrames is the length of a log, in frames, from which it is written from its beginning again.
+	recycledFrames = 8_000
 	// turnTimeout is how long the closing of a file waits for a cut that is being shipped.
 	turnTimeout = 5 * time.Second
 )
@@ -83,7 +85,7 @@ func (e *Engine) LogPages(ctx context.Context, o driver.PageLogging) error {
 		}
 	}
 	e.pages.Store(l)
-	go l.run()
+	go l.run(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -111,7 +113,7 @@ func (l *pageLog) find(name string) {
 		return
 	}
 	at, err := restingPosition(l.e.ownPath(name))
-	if _, ok := continues(known, driver.PagePosition{}, at); err != nil || ok && known.Rests {
+	if _, ok := continues(known, driver.PagePosition{}, at); err != nil || ok && known.Rests || !isKnown && at.Size <= emptyFile {
 		return
 	} else if ok && isKnown {
 		l.note(name, driver.CutChanged, at)
@@ -225,7 +227,7 @@ func (l *pageLog) cut(ctx context.Context, only string, sealed bool) error {
 		one, err := driver.FileCut{}, f.err
 		if err == nil {
 			f.end.Sealed = f.end.Sealed || sealed && (only == "" || f.name == only) && f.end.Frame > 0
-			if f.end == f.position && f.kind == driver.CutChanged {
+			if f.end == f.position && f.kind == driver.CutChanged || f.end.Frame == 0 && f.kind == driver.CutCreated {
 				continue
 			}
 			one, err = f.changes()
@@ -370,7 +372,7 @@ func (l *pageLog) rest(ctx context.Context, name string, sync bool) (bool, error
 }
 
 // run makes a cut each second until stop is closed.
-func (l *pageLog) run() {
+func (l *pageLog) run(ctx context.Context) {
 	defer close(l.stopped)
 	for {
 		now := time.Now()
@@ -386,7 +388,7 @@ func (l *pageLog) run() {
 			return
 		case l.turn <- struct{}{}:
 		}
-		_ = l.cut(context.Background(), "", false) // Told was told
+		_ = l.cut(ctx, "", false) // Told was told
 		l.give()
 	}
 }
@@ -441,7 +443,7 @@ func (db *database) restLog(ctx context.Context, timeout time.Duration, lock fun
 		return false, true
 	}
 	defer l.give()
-	if l.follower(name) == nil || l.cut(ctx, "", false) != nil { // so that little remains while nobody writes
+	if l.follower(name) == nil || l.cut(ctx, name, false) != nil { // so that little remains while nobody writes
 		return false, l.follower(name) != nil
 	}
 	unlock := lock()
@@ -456,6 +458,47 @@ func (db *database) restLog(ctx context.Context, timeout time.Duration, lock fun
 		db.lastLogSize = 0
 	}
 	return emptied, emptied || l.follower(name) != nil
+}
+
+// recycleLog lets the next write begin the log anew, if it is long. Otherwise it would grow until it is truncated, for
+// which readers are held back too. The writer is held for about as long as some commits take.
+func (db *database) recycleLog() {
+	l := db.engine.pages.Load()
+	if mark, _ := db.heldLog(); l == nil || mark < db.engine.opts.recycled || !l.take(truncateWait) {
+		return
+	}
+	defer l.give()
+	ctx, cancel := context.WithTimeout(context.Background(), truncateWait)
+	defer cancel()
+	if l.cut(ctx, db.name(), false) != nil {
+		return
+	}
+	if _, _, err := db.checkpoint("PASSIVE"); err != nil { // so that little remains while nobody writes
+		return
+	}
+	release := db.awaitWriter(ctx)
+	if release == nil {
+		return
+	}
+	defer release()
+	f := l.follower(db.name())
+	if f == nil || l.cut(context.WithoutCancel(ctx), f.name, true) != nil || l.follower(f.name) != f {
+		return
+	}
+	if err := f.release(); err != nil {
+		l.drop(f, err)
+	}
+}
+
+// heldLog returns the frame of the log up to which it can be checkpointed while it is followed, and when the follower
+// began to hold it there; 0: it is not followed.
+func (db *database) heldLog() (mark uint32, began time.Time) {
+	if l := db.engine.pages.Load(); l != nil {
+		if f := l.follower(db.name()); f != nil {
+			return f.held()
+		}
+	}
+	return 0, time.Time{}
 }
 
 // closeLog empties the log of a database that is being closed. If that fails, the file is followed further.

@@ -147,3 +147,28 @@ func (s *Store) Archive(ctx context.Context, backend string, o Archiving) ([]Arc
 	}
 	return e.Archive(ctx, o)
 }
+
+// The types of the log of pages; see driver.PageLogger.
+type (
+	// PageLogging says where changes go.
+	PageLogging = driver.PageLogging
+	// PageCut is what changed in all files up to one moment.
+	PageCut = driver.PageCut
+	// FileCut is what changed in one file.
+	FileCut = driver.FileCut
+	// CutKind says what a FileCut is.
+	CutKind = driver.CutKind
+	// PagePosition is a place in the log of a file.
+	PagePosition = driver.PagePosition
+)
+
+// The kinds of cuts of a file.
+const (
+	CutChanged = driver.CutChanged
+	CutCreated = driver.CutCreated
+	CutGone    = driver.CutGone
+	CutBroken  = driver.CutBroken
+)
+
+// PageLogger is an engine that can pass on every change of its files; see driver.PageLogger.
+type PageLogger = driver.PageLogger

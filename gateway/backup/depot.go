@@ -18,8 +18,10 @@ import (
 // Depot is a place for backups: a folder, or a bucket of a server. It is safe for concurrent use.
 type Depot struct {
 	place string
-	sets  blobs.Bucket // manifests and databases
-	files blobs.Bucket // bytes of files
+	// folder is the place if it is a folder; empty: it is a bucket.
+	folder string
+	sets   blobs.Bucket // manifests and databases
+	files  blobs.Bucket // bytes of files
 	// foreign returns the name of something in the place that is not of backups; empty: there is nothing.
 	foreign func(context.Context) (string, error)
 	// staging is a folder for what is on its way. Only the holder of the lock uses it.
@@ -40,7 +42,7 @@ func Folder(folder string, make bool) (*Depot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the folder of backups: %w", err)
 	}
-	d := &Depot{place: folder, staging: filepath.Join(folder, stagingFolder), close: func() error { return nil }}
+	d := &Depot{place: folder, folder: folder, staging: filepath.Join(folder, stagingFolder), close: func() error { return nil }}
 	if d.sets, err = blobs.Folder(folder); err == nil {
 		d.files, err = blobs.Folder(filepath.Join(folder, filesFolder))
 	}
@@ -90,8 +92,12 @@ func Bucket(o s3.Options, staging string) (*Depot, error) {
 	return d, nil
 }
 
-// foreignIn returns the name of an entry of a new place in a folder, besides those that opening it makes.
+// foreignIn returns the name of an entry of a new place in a folder, besides those that opening it makes. A folder with a
+// log of changes was looked at when that was opened.
 func foreignIn(folder string) (string, error) {
+	if _, err := os.Stat(filepath.Join(folder, logFolder, logLock)); err == nil {
+		return "", nil
+	}
 	for _, dir := range []string{folder, filepath.Join(folder, filesFolder)} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {

@@ -27,6 +27,9 @@ type Target struct {
 	Files blobs.Bucket
 	// Keyring is its path. A keyring that is there stays.
 	Keyring string
+	// Then is the moment to which the backup is completed; nil: it is restored as it is. Verify checks a completed database.
+	Then   *Moment
+	Verify func(ctx context.Context, path string) error
 	// Load takes the databases of some backends from a folder instead, by backend. Their Dirs are folders for that.
 	Load map[string]func(ctx context.Context, dir string) error
 	// Resumed: Load takes the control data, and an earlier restoration of them was interrupted.
@@ -129,6 +132,11 @@ func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.
 	}
 	if err := d.restoreDatabases(ctx, m, t, told); err != nil {
 		return err
+	}
+	if t.Then != nil {
+		if err := t.complete(ctx, told); err != nil {
+			return err
+		}
 	}
 	if err := d.restoreFiles(ctx, m, t, told); err != nil {
 		return err
@@ -248,6 +256,9 @@ func (d *Depot) extract(ctx context.Context, m *Manifest, db Database, dir strin
 // restoreFiles stores the bytes of files that the bucket lacks.
 func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told func(Progress)) error {
 	named, err := d.objects(ctx, m)
+	if t.Then != nil {
+		named, err = t.Then.objects(ctx)
+	}
 	if err != nil || t.Files == nil || len(named) == 0 {
 		return err
 	}

@@ -465,17 +465,22 @@ func (w *writer) prune(ctx context.Context) error {
 	if !whole { // nobody knows which bytes the damaged ones name
 		return nil
 	}
-	return w.removeUnnamed(ctx, named)
+	logged, isLogged, err := loggedObjects(w.folder)
+	if err != nil {
+		return err
+	}
+	maps.Copy(named, logged)
+	return w.removeUnnamed(ctx, named, isLogged)
 }
 
-// removeUnnamed removes the bytes of files that no backup names.
-func (w *writer) removeUnnamed(ctx context.Context, named map[string]object) error {
+// removeUnnamed removes the bytes of files that no backup names. If there is a log of changes, those that are new stay.
+func (w *writer) removeUnnamed(ctx context.Context, named map[string]object, isLogged bool) error {
 	var unnamed []string
 	for info, err := range w.files.List(ctx, "") {
 		if err != nil {
 			return err
 		}
-		if _, is := named[info.Name]; !is {
+		if _, is := named[info.Name]; !is && !(isLogged && w.Now().Sub(info.Stored) < unnamedAge) {
 			unnamed = append(unnamed, info.Name)
 		}
 	}

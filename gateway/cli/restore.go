@@ -17,7 +17,7 @@ import (
 // restoreCommand puts a backup back. It does not go through a server, because none can run without data.
 func (p *program) restoreCommand() *cobra.Command {
 	var o gateway.RestoreOptions
-	var identity string
+	var identity, at string
 	var withoutFiles bool
 	cmd := &cobra.Command{
 		Use:   "restore --from PLACE",
@@ -26,14 +26,17 @@ func (p *program) restoreCommand() *cobra.Command {
 		Long: "Restore a backup of tenantry backup into the places that the settings name, such as the data folder of --data. There must\n" +
 			"be no databases in them: nothing is overwritten. The bytes of files that are there already stay. A keyring that is there\n" +
 			"stays; otherwise the one of the backup is opened with --identity. At the end the installation is opened for a trial.\n" +
+			"With --at it is the state of any second that the log of changes has (the setting backup.log).\n" +
 			"A restoration that was interrupted is begun again by the same command; until then no gateway serves what is there.",
 		Example: "  tenantry restore --from /backup/tenantry --dry-run\n" +
 			"  tenantry restore --from /backup/tenantry --identity key.txt\n" +
+			"  tenantry restore --from /backup/tenantry --at 2026-11-27T15:45:07Z --identity key.txt\n" +
 			"  tenantry restore --from /backup/tenantry --backup 20261127T154500Z --data /srv/elsewhere",
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.From, "from", "", "the `place` of backups: a folder, or s3://bucket/prefix on the server of backup.s3")
 	flags.StringVar(&o.Name, "backup", "", "the `name` of a backup in it (default: the newest)")
+	flags.StringVar(&at, "at", "", "the `second` of the state, such as 2026-11-27T15:45:07Z: the backup is completed from the log of changes")
 	flags.StringVar(&identity, "identity", "", "the `file` with the age identity that opens the keyring of the backup")
 	flags.BoolVar(&withoutFiles, "without-files", false, "leave out the bytes of files")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "only say what would be restored, and whether it could be")
@@ -42,6 +45,11 @@ func (p *program) restoreCommand() *cobra.Command {
 		cfg, err := p.load(nil)
 		if err != nil {
 			return err
+		}
+		if at != "" {
+			if o.At, err = backup.ParseMoment(at); err != nil {
+				return fmt.Errorf("--at: %w", err)
+			}
 		}
 		if identity != "" {
 			f, err := os.Open(identity)
@@ -65,7 +73,7 @@ func (p *program) restoreCommand() *cobra.Command {
 		if o.DryRun {
 			p.note("Nothing was changed. The backup can be restored.")
 		}
-		return p.print(restored, "backup=name, ended, organizations, documents, bytes, installation", false)
+		return p.print(restored, "backup=name, ended, at, organizations, documents, bytes, installation", false)
 	})
 	return cmd
 }

@@ -1,0 +1,87 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"tenantry/backends/driver"
+)
+
+// TestPageLogLag: what is in the log alone is no older than the last cut, although checkpoints stop there.
+func TestPageLogLag(t *testing.T) {
+	t.Parallel()
+	c, e := items(), openEngine(t, Options{pageInterval: time.Hour, idleInterval: time.Hour})
+	(&pageRecords{path: filepath.Join(t.TempDir(), "log")}).start(t, e, time.Now)
+	ws := openWorkspace(t, e, "w", c)
+	write := func(n int) {
+		t.Helper()
+		if err := ws.Write(t.Context(), step(c, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(1)
+	time.Sleep(20 * time.Millisecond)
+	before := time.Now()
+	cutNow(e)
+	write(2)
+	ws.file.checkpointIdle()
+	if _, age := e.Lag(); age == 0 || age > time.Since(before) {
+		t.Errorf("got an age of %s, want at most that of the cut, %s", age, time.Since(before))
+	}
+}
+
+// TestPageLogUnfollowedCommit: a commit of a transaction that began while its file could not be followed is a gap, also
+// if the log works again by then.
+func TestPageLogUnfollowedCommit(t *testing.T) {
+	t.Parallel()
+	c, e := items(), openEngine(t, Options{pageInterval: time.Hour, idleInterval: time.Hour})
+	log := &pageRecords{path: filepath.Join(t.TempDir(), "log")}
+	log.start(t, e, time.Now)
+	ws := openWorkspace(t, e, "w", c)
+	write := func(n int) {
+		t.Helper()
+		if err := ws.Write(t.Context(), step(c, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(1)
+	cutNow(e)
+	ws.file.db.restLog(t.Context(), time.Minute, func() func() { return func() {} })
+	ws.file.db.noteCommit() // as after a commit without a follower
+	cutNow(e)
+	if found, want := kinds(t, log, "w.db"), []driver.CutKind{driver.CutCreated, driver.CutChanged, driver.CutBroken}; !slices.Equal(found, want) {
+		t.Errorf("the log has %v, want %v", found, want)
+	}
+}
+
+// TestPageLogKeepsLog: a log that was moved into its file completely is not begun anew before it was shipped, although
+// a write is committed while a cut is shipped.
+func TestPageLogKeepsLog(t *testing.T) {
+	t.Parallel()
+	c, e := items(), openEngine(t, Options{pageInterval: time.Hour, idleInterval: time.Hour})
+	log := &pageRecords{path: filepath.Join(t.TempDir(), "log")}
+	log.start(t, e, time.Now)
+	ws := openWorkspace(t, e, "w", c)
+	write := func(n int) {
+		if err := ws.Write(t.Context(), step(c, n)); err != nil {
+			t.Error(err)
+		}
+	}
+	write(1)
+	log.shipping = func() { write(2) }
+	cutNow(e)
+	log.shipping = nil
+	for n := 3; n < 6; n++ {
+		if _, _, err := ws.file.db.checkpoint("PASSIVE"); err != nil {
+			t.Fatal(err)
+		}
+		cutNow(e)
+		write(n)
+	}
+	cutNow(e)
+	if found, want := kinds(t, log, "w.db"), []driver.CutKind{driver.CutCreated, driver.CutChanged}; !slices.Equal(found, want) {
+		t.Errorf("the log has %v, want %v", found, want)
+	}
+}

@@ -1,0 +1,198 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/backends/store"
+)
+
+func second(n int) time.Time { return time.Date(2026, 11, 27, 15, 45, n, 0, time.UTC) }
+
+// TestSpans: a backup can be completed to the seconds since it ended, but for those of which something is missing.
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	m := &Manifest{Name: "b", Began: second(10), Ended: second(12)}
+	cut := func(n, at, since int, files ...logFile) logCut {
+		return logCut{Sequence: uint64(n), Backend: "default", At: second(at), Since: second(since), Files: files}
+	}
+	file := func(kind store.CutKind) logFile { return logFile{File: "control.db", Kind: kind, Changed: 1} }
+	changed, broken, created := file(store.CutChanged), file(store.CutBroken), file(store.CutCreated)
+	for what, test := range map[string]struct {
+		cuts []logCut
+		want []span
+	}{
+		"changes":               {[]logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 19)}, []span{{second(13), second(20)}}},
+		"too young":             {[]logCut{cut(1, 9, 7), cut(2, 20, 19)}, nil},
+		"an end before":         {[]logCut{cut(1, 8, 7), cut(2, 12, 11, changed)}, nil},
+		"a late cut":            {[]logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 16, changed)}, []span{{second(13), second(16)}, {second(20), second(20)}}},
+		"a late cut of nothing": {[]logCut{cut(1, 8, 7), cut(2, 20, 8)}, []span{{second(13), second(20)}}},
+		"a late cut before":     {[]logCut{cut(1, 8, 7), cut(2, 15, 8, changed), cut(3, 20, 19)}, []span{{second(15), second(20)}}},
+		"a part is missing":     {[]logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(4, 20, 19, changed)}, []span{{second(13), second(14)}}},
+		"a gap":                 {[]logCut{cut(1, 8, 7), cut(2, 15, 14, broken), cut(3, 20, 19, changed)}, []span{{second(13), second(14)}}},
+		"a gap before":          {[]logCut{cut(1, 8, 7), cut(2, 9, 8, broken), cut(3, 20, 19, changed)}, nil},
+		"a gap that ends":       {[]logCut{cut(1, 8, 7), cut(2, 9, 8, broken), cut(3, 17, 16, created), cut(4, 20, 19)}, []span{{second(17), second(20)}}},
+	} {
+		if found, why := (&logIndex{test.cuts}).spans(m); !slices.Equal(found, test.want) || why == "" {
+			t.Errorf("%s: got %v (%s), want %v", what, found, why, test.want)
+		}
+	}
+}
+
+// pagesOf returns a cut of a file with one page.
+func pagesOf(at time.Time, kind store.CutKind, page string) store.PageCut {
+	content := []byte(page + strings.Repeat("\x00", 512-len(page)))
+	return store.PageCut{At: at, Since: at.Add(-time.Second), Files: []store.FileCut{{
+		File: "control.db", Kind: kind, Position: store.PagePosition{Salt: 7, Frame: 1}, PageSize: 512, Pages: 1, Changed: 1,
+		Read: iter.Seq2[uint32, []byte](func(yield func(uint32, []byte) bool) { yield(1, content) }),
+		Err:  func() error { return nil },
+	}}}
+}
+
+func openLog(t *testing.T, folder string) *Log {
+	t.Helper()
+	l, err := OpenLog(folder, time.Hour, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func ship(t *testing.T, l *Log, cuts ...store.PageCut) {
+	t.Helper()
+	for _, cut := range cuts {
+		if err := l.Logging("default", time.Now, func(error) {}).Ship(t.Context(), cut); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLogIsCutAtAnIncompleteRecord: whatever is incomplete or damaged at the end of a log, the log goes on after what is
+// complete, and the cuts before it can be restored.
+func TestLogIsCutAtAnIncompleteRecord(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	l := openLog(t, folder)
+	ship(t, l, pagesOf(second(1), store.CutCreated, "one"), pagesOf(second(2), store.CutChanged, "two"))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := hourOf(folder, second(0))
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end, err := lastCut(path)
+	if err != nil || end != int64(len(whole)) || begin <= 0 || begin >= end {
+		t.Fatalf("got a last cut from %d to %d, %v, want to %d", begin, end, err, len(whole))
+	}
+	for size := begin; size <= end; size += 7 {
+		for what, content := range map[string][]byte{
+			"cut": whole[:size], "damaged": slices.Concat(whole[:size], []byte("?"), whole[min(size+1, end):]),
+		} {
+			if what == "damaged" && size == end {
+				continue
+			}
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l := openLog(t, folder)
+			want := second(1)
+			if what == "cut" && size == end {
+				want = second(2)
+			}
+			if got := l.Status().Last; !got.Equal(want) {
+				t.Errorf("%s at %d of %d: the log ends at %s, want %s", what, size, end, got, want)
+			}
+			ship(t, l, pagesOf(second(3), store.CutChanged, "three"))
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			x, err := readIndex(folder, time.Time{})
+			if err != nil || len(x.cuts) < 2 || x.cuts[len(x.cuts)-1].Sequence != uint64(len(x.cuts)) {
+				t.Fatalf("%s at %d: got %+v %v, want cuts without a gap", what, size, x, err)
+			}
+			dir := t.TempDir()
+			then := x.moment(&Depot{folder: folder}, &Manifest{Began: second(0), Ended: second(0)}, second(3))
+			if err := then.Complete(t.Context(), func(string, string) string { return dir }, func(context.Context, string) error { return nil }, func(Progress) {}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(filepath.Join(dir, "control.db")); err != nil || !strings.HasPrefix(string(got), "three") || len(got) != 512 {
+				t.Errorf("%s at %d: got %.10q %v, want the page of the last cut", what, size, got, err)
+			}
+		}
+	}
+}
+
+// TestLogIsOfOneProcess: two processes do not write one log.
+func TestLogIsOfOneProcess(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	openLog(t, folder)
+	if l, err := OpenLog(folder, time.Hour, false); !errors.Is(err, ErrLogBusy) {
+		t.Errorf("got %v %v, want %v", l, err, ErrLogBusy)
+	}
+}
+
+// TestLogGoesOnAfterAFailure: a cut that failed leaves nothing that a later one is read with.
+func TestLogGoesOnAfterAFailure(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	l := openLog(t, folder)
+	ship(t, l, pagesOf(second(1), store.CutCreated, "one"))
+	failing := pagesOf(second(2), store.CutChanged, "two")
+	failing.Files[0].Err = func() error { return errors.New("unreadable") }
+	o := l.Logging("default", time.Now, func(error) {})
+	if err := o.Ship(t.Context(), failing); err == nil || l.Status().Failed == nil || !l.Status().Since.Equal(second(2)) {
+		t.Errorf("got %v and %+v, want the failure", err, l.Status())
+	}
+	ship(t, l, pagesOf(second(3), store.CutChanged, "three"))
+	if status := l.Status(); status.Failed != nil || !status.Last.Equal(second(3)) {
+		t.Errorf("got %+v, want no failure any more", status)
+	}
+	x, err := readIndex(folder, time.Time{})
+	if err != nil || len(x.cuts) != 2 || x.cuts[1].Sequence != 2 {
+		t.Errorf("got %+v %v, want two cuts", x, err)
+	}
+}
+
+// TestLogIsPruned removes the hours that no restoration within the setting needs, and no others.
+func TestLogIsPruned(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	began := second(0)
+	hour := func(n int) time.Time { return began.Add(time.Duration(n) * time.Hour) }
+	for _, n := range []int{2, 4, 6} { // of backups
+		at := hour(n)
+		manifest := fmt.Sprintf(`{"format":1,"began":%q,"ended":%q,"databases":[{"backend":"default","file":"control.db"}]}`,
+			at.Format(time.RFC3339), at.Add(time.Minute).Format(time.RFC3339))
+		path := filepath.Join(folder, manifests, at.Format(nameLayout)+manifestExt)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(manifest), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(folder, marks, "an installation"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := OpenLog(folder, 3*time.Hour, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for n := range 9 {
+		ship(t, l, pagesOf(hour(n), store.CutChanged, "x"))
+	}
+	hours, err := logHours(folder) // at 8 the state of 5 needs the backup of 4
+	if err != nil || len(hours) != 5 || hours[0] != hourOf(folder, hour(4)) {
+		t.Errorf("got %v %v, want those from %s on", hours, err, hour(4))
+	}
+}

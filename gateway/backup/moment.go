@@ -1,0 +1,464 @@
+package backup
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"tenantry/backends/store"
+)
+
+// ErrNoMoment: the folder does not have the state of a second.
+var ErrNoMoment = errors.New("the state of that second is not available")
+
+// Moment is a second to which an installation, or a part of it, can be restored: a backup, and what the log has since.
+type Moment struct {
+	*Manifest
+
+	At    time.Time
+	depot *Depot
+	from  uint64           // the number of the last cut that the backup needs not
+	to    uint64           // the number of the last cut up to the moment
+	put   map[string]int64 // objects that were stored since the backup, and their sizes
+	gone  []string         // objects, or prefixes, that were removed since, but for those in put
+}
+
+// ParseMoment reads a second as RFC 3339, or as "2026-11-27 15:45:07" in UTC. Error: ErrNoMoment.
+func ParseMoment(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04:05"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%w: write it like 2026-11-27T15:45:07Z, not %.40q", ErrNoMoment, text)
+}
+
+// logIndex is what a log has, without pages.
+type logIndex struct{ cuts []logCut }
+
+// readIndex reads the cuts of a log that are not before a time.
+func readIndex(folder string, from time.Time) (*logIndex, error) {
+	x := &logIndex{}
+	hours, err := logHours(folder)
+	for _, path := range hours {
+		if err == nil && !beganAt(path).Add(time.Hour).Before(from) {
+			err = readRecords(path, 0, false, func(r *logRecord, _ int64) error {
+				if r.Cut != nil {
+					x.cuts = append(x.cuts, *r.Cut)
+				}
+				return nil
+			})
+		}
+		if errors.Is(err, fs.ErrNotExist) { // it was pruned meanwhile
+			err = nil
+		}
+	}
+	return x, err
+}
+
+// span is a range of seconds to which a backup can be completed.
+type span struct{ first, last time.Time }
+
+func (s span) String() string {
+	return s.first.Format(time.RFC3339) + " to " + s.last.Format(time.RFC3339)
+}
+
+// spans returns the seconds to which a backup can be completed, and why there are no more after them.
+func (x *logIndex) spans(m *Manifest) (found []span, why string) {
+	from := m.Began.Add(-baseDistance)
+	start := -1 // the last cut that the backup has all of
+	for i := range x.cuts {
+		if !x.cuts[i].At.After(from) {
+			start = i
+		}
+	}
+	if start < 0 {
+		return nil, "the log begins later than the backup " + m.Name
+	}
+	next := m.Ended.Add(time.Second) // of the second in which it ended, it may have a part
+	broken := map[string]bool{}
+	why = "the log ends"
+	last := x.cuts[start]
+	add := func(until time.Time) {
+		if until = until.Truncate(time.Second); !until.Before(next) && len(broken) == 0 {
+			found = append(found, span{next, until})
+		}
+	}
+	for i := start + 1; i < len(x.cuts); i++ {
+		c := x.cuts[i]
+		if c.Sequence != last.Sequence+1 {
+			add(last.At)
+			return merge(found), fmt.Sprintf("a part of the log between %s and %s is missing", last.At.Format(time.RFC3339), c.At.Format(time.RFC3339))
+		}
+		if len(c.Files) > 0 { // what was between the two is not known to the second
+			known := c.Since.Truncate(time.Second)
+			if c.At.Truncate(time.Second).After(known.Add(time.Second)) {
+				add(latest(known, last.At.Truncate(time.Second)))
+				if up := ceil(c.At); up.After(next) {
+					next = up
+				}
+			}
+		}
+		was := len(broken)
+		breaks := slices.ContainsFunc(c.Files, func(f logFile) bool { return f.Kind == store.CutBroken })
+		if breaks && was == 0 {
+			add(c.At.Truncate(time.Second).Add(-time.Second))
+		}
+		changed := changes(broken, c)
+		if was > 0 && len(broken) == 0 {
+			next = latest(next, ceil(c.At))
+		}
+		if changed != "" {
+			why = fmt.Sprintf("what was changed in %s before %s is not in the log; the next backup begins anew", changed, c.At.Format(time.RFC3339))
+		}
+		last = c
+	}
+	add(last.At)
+	return merge(found), why
+}
+
+// changes notes which databases a cut breaks, and which are whole again, and returns one that it breaks.
+func changes(broken map[string]bool, c logCut) (one string) {
+	for _, f := range c.Files {
+		name := c.Backend + "/" + f.File
+		switch f.Kind {
+		case store.CutBroken:
+			broken[name] = true
+			one = name
+		case store.CutCreated, store.CutGone:
+			delete(broken, name)
+		case store.CutChanged:
+		}
+	}
+	return one
+}
+
+func ceil(t time.Time) time.Time {
+	if full := t.Truncate(time.Second); !full.Equal(t) {
+		return full.Add(time.Second)
+	}
+	return t
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// merge joins spans that follow each other or overlap.
+func merge(all []span) (merged []span) {
+	slices.SortFunc(all, func(a, b span) int { return a.first.Compare(b.first) })
+	for _, s := range all {
+		if n := len(merged); n > 0 && !s.first.After(merged[n-1].last.Add(time.Second)) {
+			merged[n-1].last = latest(merged[n-1].last, s.last)
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
+}
+
+// maxSpans bounds the spans that an error names.
+const maxSpans = 5
+
+// FindMoment returns the moment of a second. A backup of that name is its base, or the newest that can be. Errors:
+// ErrNoMoment, which says which seconds are available; those of Read.
+func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Moment, error) {
+	at = at.UTC().Truncate(time.Second)
+	if d.folder == "" {
+		return nil, fmt.Errorf("%w: %s is a bucket, and changes are logged in folders only", ErrNoMoment, d)
+	}
+	names, err := d.List(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(names) == 0:
+		return nil, fmt.Errorf("%w: %s has none that is complete", ErrNone, d)
+	case name != "" && !slices.Contains(names, name):
+		return nil, fmt.Errorf("%w: %s has no %q; the newest is %s", ErrNone, d, name, names[0])
+	}
+	if name != "" {
+		names = []string{name}
+	}
+	x, err := readIndex(d.folder, time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("the log of changes: %w", err)
+	}
+	var all []span
+	reason := "no backup ended before it"
+	for _, name := range names { // the newest first
+		m, err := d.read(ctx, name)
+		if errors.Is(err, ErrDamaged) && len(names) > 1 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found, why := x.spans(m)
+		if slices.ContainsFunc(found, func(s span) bool { return !at.Before(s.first) && !at.After(s.last) }) {
+			return x.moment(d, m, at), nil
+		}
+		if m.Ended.Before(at) && reason == "no backup ended before it" {
+			reason = why
+		}
+		all = append(all, found...)
+	}
+	all = merge(all)
+	slices.Reverse(all)
+	texts := make([]string, 0, maxSpans)
+	for _, s := range all[:min(len(all), maxSpans)] {
+		texts = append(texts, s.String())
+	}
+	if len(texts) == 0 {
+		texts = append(texts, "none")
+	}
+	return nil, fmt.Errorf("%w: %s: %s; available are: %s", ErrNoMoment, at.Format(time.RFC3339), reason, strings.Join(texts, ", "))
+}
+
+// moment returns the moment of a backup and a second to which it can be completed.
+func (x *logIndex) moment(d *Depot, m *Manifest, at time.Time) *Moment {
+	found := &Moment{Manifest: m, At: at, depot: d, put: map[string]int64{}}
+	for i := range x.cuts {
+		c := &x.cuts[i]
+		switch {
+		case !c.At.After(m.Began.Add(-baseDistance)):
+			found.from = c.Sequence
+		case !c.At.After(at):
+			found.to = c.Sequence
+			maps.Copy(found.put, c.Put)
+			for _, name := range c.Gone {
+				maps.DeleteFunc(found.put, func(put string, _ int64) bool { return isNamed(put, name) })
+				found.gone = append(found.gone, name)
+			}
+		}
+	}
+	found.to = max(found.to, found.from)
+	return found
+}
+
+// isNamed reports whether an object has a name, or a name that begins with a prefix, which ends in a slash.
+func isNamed(object, name string) bool {
+	return object == name || strings.HasSuffix(name, "/") && strings.HasPrefix(object, name)
+}
+
+// objects returns the objects of the moment. The checksums of those that were stored since the backup are not known.
+func (m *Moment) objects(ctx context.Context) (map[string]object, error) {
+	all, err := m.depot.objects(ctx, m.Manifest)
+	if all == nil || err != nil {
+		return nil, err
+	}
+	for _, name := range m.gone {
+		maps.DeleteFunc(all, func(stored string, _ object) bool { return isNamed(stored, name) })
+	}
+	for name, size := range m.put {
+		all[name] = object{size: size}
+	}
+	return all, nil
+}
+
+// Complete makes copies of databases of the backup what they were at the moment. dir returns the folder of a copy, or ""
+// for databases that are left out. verify checks those that it changed. Errors: ErrDamaged, those of verify.
+func (m *Moment) Complete(
+	ctx context.Context, dir func(backend, file string) string, verify func(ctx context.Context, path string) error, told func(Progress),
+) error {
+	p := &patcher{dir: dir, open: map[string]*os.File{}, sizes: map[string]int64{}, changed: map[string]bool{}}
+	if err := errors.Join(m.patch(ctx, p, told), p.close()); err != nil {
+		return err
+	}
+	for _, path := range slices.Sorted(maps.Keys(p.changed)) {
+		told(Progress{Step: "checking databases", Detail: filepath.Base(path)})
+		if err := verify(ctx, path); err != nil {
+			return fmt.Errorf("%w: %s at %s: %w", ErrDamaged, filepath.Base(path), m.At.Format(time.RFC3339), err)
+		}
+	}
+	return nil
+}
+
+// patch applies the log.
+func (m *Moment) patch(ctx context.Context, p *patcher, told func(Progress)) (err error) {
+	if p.unpack, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxRecordBody)); err != nil {
+		return err
+	}
+	defer p.unpack.Close()
+	hours, err := logHours(m.depot.folder)
+	if err != nil {
+		return err
+	}
+	sequence := uint64(0)
+	for _, path := range hours {
+		if sequence >= m.to || beganAt(path).Add(time.Hour).Before(m.Began.Add(-2*baseDistance)) {
+			continue
+		}
+		state := false
+		if err := readRecords(path, 0, true, func(r *logRecord, _ int64) error {
+			switch {
+			case r.State != nil:
+				sequence, state = r.State.Sequence, true
+			case !state || sequence >= m.to:
+			case r.Cut != nil:
+				if sequence = r.Cut.Sequence; sequence > m.from {
+					told(Progress{Step: "applying the log", Detail: r.Cut.At.Format(time.RFC3339)})
+					return p.end(r.Cut)
+				}
+			case sequence >= m.from:
+				return p.pages(r)
+			}
+			return ctx.Err()
+		}); err != nil {
+			return fmt.Errorf("the log of changes: %s: %w", path, err)
+		}
+	}
+	if sequence < m.to {
+		return fmt.Errorf("%w: the log of changes ends before %s", ErrDamaged, m.At.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// patcher applies pages to copies of databases.
+type patcher struct {
+	dir    func(backend, file string) string
+	unpack *zstd.Decoder
+	open   map[string]*os.File
+	sizes  map[string]int64 // that files are to have at the end of the cut
+	block  []byte
+	// changed has the paths of databases that were changed.
+	changed map[string]bool
+}
+
+// maxPatched bounds the files that are open at the same time.
+const maxPatched = 64
+
+// pages applies the pages of a record.
+func (p *patcher) pages(r *logRecord) (err error) {
+	in := r.Pages
+	if !plain(in.Backend) || !plain(in.File) {
+		return fmt.Errorf("%w: it names a database %q of a backend %q", ErrDamaged, in.File, in.Backend)
+	}
+	dir := p.dir(in.Backend, in.File)
+	if dir == "" {
+		return nil
+	}
+	path := filepath.Join(dir, in.File)
+	switch in.Kind {
+	case store.CutGone, store.CutCreated:
+		delete(p.changed, path)
+		if err := errors.Join(p.forget(path), remove(path)); err != nil || in.Kind == store.CutGone {
+			return err
+		}
+	case store.CutBroken:
+		return nil
+	case store.CutChanged:
+	}
+	if in.Count == 0 {
+		return nil
+	}
+	f, err := p.file(path)
+	if err != nil {
+		return err
+	}
+	if p.block, err = p.unpack.DecodeAll(r.body, p.block[:0]); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if in.Size < 512 || len(p.block)%(4+in.Size) != 0 {
+		return fmt.Errorf("%w: pages of %d bytes in %d", ErrDamaged, in.Size, len(p.block))
+	}
+	for block := p.block; len(block) > 0; block = block[4+in.Size:] {
+		number := int64(binary.BigEndian.Uint32(block))
+		if number < 1 || number > int64(in.Count) {
+			return fmt.Errorf("%w: page %d of %d", ErrDamaged, number, in.Count)
+		}
+		if _, err := f.WriteAt(block[4:4+in.Size], (number-1)*int64(in.Size)); err != nil {
+			return err
+		}
+	}
+	p.changed[path] = true
+	p.sizes[path] = int64(in.Count) * int64(in.Size)
+	return nil
+}
+
+// end ends a cut.
+func (p *patcher) end(*logCut) error {
+	for path, size := range p.sizes {
+		f, err := p.file(path)
+		if err == nil {
+			err = f.Truncate(size)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	clear(p.sizes)
+	return nil
+}
+
+func (p *patcher) file(path string) (*os.File, error) {
+	if f := p.open[path]; f != nil {
+		return f, nil
+	}
+	if len(p.open) >= maxPatched {
+		if err := p.close(); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		p.open[path] = f
+	}
+	return f, err
+}
+
+// forget closes a file that is going to be removed.
+func (p *patcher) forget(path string) error {
+	f := p.open[path]
+	if f == nil {
+		return nil
+	}
+	delete(p.open, path)
+	delete(p.sizes, path)
+	return f.Close()
+}
+
+// close syncs and closes all files.
+func (p *patcher) close() error {
+	var errs []error
+	for _, f := range p.open {
+		errs = append(errs, f.Sync(), f.Close())
+	}
+	clear(p.open)
+	return errors.Join(errs...)
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// complete makes the restored databases what they were at the moment.
+func (t *Target) complete(ctx context.Context, told func(Progress)) error {
+	unknown := ""
+	err := t.Then.Complete(ctx, func(backend, _ string) string {
+		if t.Dirs[backend] == "" {
+			unknown = backend
+			return ""
+		}
+		return filepath.Join(t.Dirs[backend], restoringFolder)
+	}, t.Verify, told)
+	if err == nil && unknown != "" {
+		err = fmt.Errorf("the log has databases of the backend %s, which the settings do not name", unknown)
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenantry/backends/store"
+	"tenantry/gateway/backup"
+)
+
+// baseInterval bounds how often a backup is made because the log of changes needs one.
+const baseInterval = time.Hour
+
+// logChanges logs the changes of all SQLite files in the folder of backups, if the settings say so. A log that cannot be
+// opened keeps nothing from being served.
+func (s *Services) logChanges(ctx context.Context) {
+	b := s.cfg.Backup
+	if b.Log <= 0 || b.To == "" {
+		return
+	}
+	if err := s.checkPlace(b.To); err != nil {
+		s.log.ErrorContext(ctx, "changes are not logged until the next start", "folder", b.To, "error", err)
+		return
+	}
+	pages, err := backup.OpenLog(b.To, b.Log, !b.WithoutFiles)
+	if err != nil {
+		s.log.ErrorContext(ctx, "changes are not logged until the next start", "folder", b.To, "error", err)
+		return
+	}
+	s.pages = pages
+	for _, name := range slices.Sorted(maps.Keys(s.engines)) {
+		engine, can := s.engines[name].(store.PageLogger)
+		if !can {
+			continue
+		}
+		failing := false
+		if err := engine.LogPages(ctx, pages.Logging(name, s.now, func(err error) {
+			switch {
+			case err != nil && !failing:
+				s.log.Error("changes cannot be logged", "folder", b.To, "backend", name, "error", err)
+			case err == nil && failing:
+				s.log.Info("changes are logged again", "folder", b.To, "backend", name)
+			}
+			failing = err != nil
+		})); err != nil {
+			s.log.ErrorContext(ctx, "changes are not logged until the next start", "folder", b.To, "backend", name, "error", err)
+		}
+	}
+}
+
+// logObject copies the bytes of a file to the log before they are stored.
+func (s *Services) logObject(ctx context.Context, name string, file *os.File) {
+	if s.pages == nil {
+		return
+	}
+	if err := s.pages.Store(ctx, name, file); err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "the bytes of a file are in no backup before the next one", "folder", s.cfg.Backup.To, "error", err)
+	}
+}
+
+// logRemoval logs that an object is removed, or all with a prefix.
+func (s *Services) logRemoval(name string) {
+	if s.pages != nil {
+		s.pages.Removed(name)
+	}
+}
+
+// needsBase reports whether the log of changes needs a backup to begin with, which could be made now.
+func (s *Services) needsBase(ctx context.Context, now time.Time) bool {
+	if s.pages == nil {
+		return false
+	}
+	last, err := s.lastBackup(ctx)
+	status := s.pages.Status()
+	return err == nil && status.NeedsBase(last) && !status.NeedsBase(now.Add(-time.Second))
+}
+
+// examineChanges reports how far the log of changes is, and whether it did.
+func (s *Services) examineChanges(e *examination, last time.Time) bool {
+	if s.pages == nil {
+		if s.cfg.Backup.Log > 0 {
+			e.wrong("backups", "changes are not logged", "the log of the gateway says why; restart it afterwards")
+		}
+		return s.cfg.Backup.Log > 0
+	}
+	status := s.pages.Status()
+	switch folder := s.cfg.Backup.To; {
+	case status.Failed != nil:
+		e.wrong("backups", fmt.Sprintf("changes since %s are not logged: %s", status.Last.Format(time.RFC3339), status.Failed),
+			"make room in "+folder+", or let this user write there")
+	case status.NeedsBase(last):
+		e.warn("backups", fmt.Sprintf("changes are logged in %s since %s, but there is no backup since then to begin with",
+			folder, status.Broken.Format(time.RFC3339)), "a running gateway makes one within an hour, or run tenantry backup --to "+folder)
+	default:
+		e.good("backups", "the newest in %s is of %s, and changes are logged up to %s",
+			folder, last.Format(time.RFC3339), status.Last.Format(time.RFC3339))
+	}
+	return true
+}
+
+// measureLog registers the metric of the log of changes.
+func (s *Services) measureLog(r *prometheus.Registry) {
+	if s.pages == nil {
+		return
+	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_backup_log_lag_seconds", Help: "For how long changes could not be logged in the folder of backups.",
+	}, func() float64 {
+		if status := s.pages.Status(); status.Failed != nil {
+			return s.now().Sub(status.Since).Seconds()
+		}
+		return 0
+	}))
+}
+
+// readMoment returns the backup of a name and, unless at is zero, the moment to which it is completed. Errors: those of
+// backup.Depot.Read and FindMoment.
+func readMoment(ctx context.Context, d *backup.Depot, name string, at time.Time) (*backup.Manifest, *backup.Moment, error) {
+	if at.IsZero() {
+		m, err := d.Read(ctx, name)
+		return m, nil, err
+	}
+	then, err := d.FindMoment(ctx, name, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	return then.Manifest, then, nil
+}
+
+// momentOf returns the time of a moment, nil if there is none.
+func momentOf(m *backup.Moment) *time.Time {
+	if m == nil {
+		return nil
+	}
+	return &m.At
+}

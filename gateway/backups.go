@@ -14,6 +14,8 @@ import (
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/backup"
+	"tenantry/modules/audit"
+	"tenantry/tenants"
 )
 
 const (
@@ -170,6 +172,22 @@ func (s *Services) lastBackup(ctx context.Context) (last time.Time, err error) {
 func (s *Services) backUpNow(ctx context.Context) error {
 	b := s.cfg.Backup
 	m, err := s.backUp(ctx, b.To, backup.Options{Recipient: b.Recipient, Keep: b.Keep}, !b.WithoutFiles)
+	facts := map[string]string{"to": b.To}
+	outcome := audit.OK
+	if m != nil {
+		facts["backup"] = m.Name
+	}
+	if err != nil || len(m.Damaged) > 0 {
+		outcome = audit.Failed
+	}
+	if ctx.Err() == nil {
+		by := tenants.Principal{Kind: tenants.System}
+		if e := s.audit.Write(ctx, s.directory.Own().Workspace(), audit.Record{
+			Operation: "backup", Subject: by.Subject(), Outcome: outcome, Facts: facts,
+		}); e != nil {
+			s.log.WarnContext(ctx, "a backup could not be recorded in the audit log", "error", e)
+		}
+	}
 	if m != nil && len(m.Notes) > 0 {
 		s.log.WarnContext(ctx, "the place of backups needs attention", "to", b.To, "notes", m.Notes)
 	}

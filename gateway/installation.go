@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tenantry/crypto/keyring"
+	"tenantry/gateway/backup"
 	"tenantry/tenants"
 )
 
@@ -75,6 +76,11 @@ func (s *Services) hasKeyring() (bool, error) {
 // checkMayInit returns an ErrNoInstallation unless a new installation may be made: init is set and there was no
 // keyring. Call it if there are no control data.
 func (s *Services) checkMayInit(init, keyring bool) error {
+	interrupted := backup.Restoring(s.cfg.BackendDir(s.cfg.Control))
+	if _, err := os.Stat(interrupted); err == nil && !s.cfg.Shared() {
+		return fmt.Errorf("%w yet: a backup is being restored, or that was interrupted: repeat tenantry restore, or remove %s to give it up",
+			ErrNoInstallation, absolute(interrupted))
+	}
 	switch {
 	case keyring:
 		return fmt.Errorf("%w: the keyring %s is there, but the control data that belong to it are not in %s. "+

@@ -68,7 +68,12 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	into := &restoration{cfg: cfg, RestoreOptions: o, target: &target, kinds: newKinds()}
 	defer func() { err = errors.Join(err, into.servers.close()) }()
 	err = into.openServers(ctx)
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.DryRun:
+		target.WithFiles = o.Files
+		err = depot.Verify(ctx, m, target, o.Identity, o.Told)
+	default:
 		err = target.Check(m, o.Identity != nil)
 	}
 	if err != nil || o.DryRun {

@@ -215,7 +215,7 @@ func (s *snapshot) archive(ctx context.Context, o driver.Archiving) (a driver.Ar
 		return a, wrapError(ctx, doing, err)
 	}
 	s.close()
-	doing = "check " + part
+	doing = "check the copy of " + s.e.ownPath(s.name)
 	c, err := openConn(part, sqlite.OpenReadWrite, readerPragmas)
 	if err != nil {
 		return a, wrapError(ctx, doing, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,9 @@ func Folder(folder string, make bool) (*Depot, error) {
 		err = os.MkdirAll(files, folderMode)
 	} else {
 		_, err = os.Stat(files)
+	}
+	if errors.Is(err, fs.ErrNotExist) && !make {
+		return nil, fmt.Errorf("%w: there are no backups in %s; name the place that tenantry backup --to named (%w)", ErrNone, folder, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the folder of backups: %w", err)

@@ -185,7 +185,7 @@ func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Mom
 	case err != nil:
 		return nil, err
 	case len(names) == 0:
-		return nil, fmt.Errorf("%w: %s has none that is complete", ErrNone, d)
+		return nil, fmt.Errorf("%w: there are no backups in %s; name the place that tenantry backup --to named", ErrNone, d)
 	case name != "" && !slices.Contains(names, name):
 		return nil, fmt.Errorf("%w: %s has no %q; the newest is %s", ErrNone, d, name, names[0])
 	}

@@ -2,6 +2,8 @@ package backup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +27,8 @@ type Target struct {
 	Control string
 	// Files is the bucket for the bytes of files; nil: they are left out.
 	Files blobs.Bucket
+	// WithFiles: Verify looks for them without a bucket.
+	WithFiles bool
 	// Keyring is its path. A keyring that is there stays.
 	Keyring string
 	// Then is the moment to which the backup is completed; nil: it is restored as it is. Verify checks a completed database.
@@ -119,6 +123,10 @@ func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.
 	if err := t.Check(m, identity != nil); err != nil {
 		return err
 	}
+	ring, err := d.openKeyring(ctx, m, &t, identity) // first, so that a wrong identity is known at once
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(os.RemoveAll(t.Staging), os.MkdirAll(t.Staging, folderMode)); err != nil {
 		return err
 	}
@@ -141,7 +149,7 @@ func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.
 	if err := d.restoreFiles(ctx, m, t, told); err != nil {
 		return err
 	}
-	if err := d.restoreKeyring(ctx, m, t, identity); err != nil {
+	if err := restoreKeyring(&t, ring); err != nil {
 		return err
 	}
 	for _, backend := range order {
@@ -246,9 +254,8 @@ func (d *Depot) extract(ctx context.Context, m *Manifest, db Database, dir strin
 		return fmt.Errorf("restoring %s: %w", to, err)
 	}
 	sum, size, err := sumOf(ctx, to)
-	if err == nil && (sum != db.SHA256 || size != db.Bytes) {
-		err = fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s",
-			ErrDamaged, name, size, sum, db.Bytes, db.SHA256)
+	if err == nil {
+		err = db.compare(name, size, sum)
 	}
 	return err
 }
@@ -287,26 +294,39 @@ func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told fu
 // maxKeyring bounds the size of a keyring in bytes.
 const maxKeyring = 16 << 20
 
-func (d *Depot) restoreKeyring(ctx context.Context, m *Manifest, t Target, identity io.Reader) error {
+// openKeyring returns the keyring of a backup; nil if there is one in its place. Errors: ErrDamaged, ErrKeyring.
+func (d *Depot) openKeyring(ctx context.Context, m *Manifest, t *Target, identity io.Reader) ([]byte, error) {
 	if _, err := os.Stat(t.Keyring); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	ids, err := age.ParseIdentities(identity)
 	if err != nil {
-		return fmt.Errorf("the age identity: %w", err)
+		return nil, fmt.Errorf("%w: the file with the age identity has none (a line AGE-SECRET-KEY-…): %w", ErrKeyring, err)
 	}
 	sealed, err := d.openPart(ctx, m, keyringFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = sealed.Close() }() // it was only read
 	plain, err := age.Decrypt(sealed, ids...)
+	if none := new(age.NoIdentityMatchError); errors.As(err, &none) {
+		return nil, fmt.Errorf("%w: the keyring of %s cannot be opened with that age identity: it was encrypted to another recipient",
+			ErrKeyring, m.Name)
+	}
 	if err != nil {
-		return fmt.Errorf("the keyring of the backup cannot be opened: %w", err)
+		return nil, fmt.Errorf("%w: the keyring of %s cannot be opened: %w", ErrDamaged, m.Name, err)
 	}
 	raw, err := io.ReadAll(io.LimitReader(plain, maxKeyring))
 	if err != nil {
-		return fmt.Errorf("%w: the keyring: %w", ErrDamaged, err)
+		return nil, fmt.Errorf("%w: the keyring: %w", ErrDamaged, err)
+	}
+	return raw, nil
+}
+
+// restoreKeyring puts a keyring into its place, unless there is one.
+func restoreKeyring(t *Target, raw []byte) error {
+	if raw == nil {
+		return nil
 	}
 	part := t.Keyring + restoringSuffix
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -316,4 +336,59 @@ func (d *Depot) restoreKeyring(ctx context.Context, m *Manifest, t Target, ident
 		return err
 	}
 	return durable.Rename(part, t.Keyring)
+}
+
+// Verify reads all of a backup that Restore needs, but for the content of the bytes of files, of which it compares the
+// sizes. It changes nothing. Errors: those of Target.Check, ErrDamaged, those of blobs.Bucket.
+func (d *Depot) Verify(ctx context.Context, m *Manifest, t Target, identity io.Reader, told func(Progress)) error {
+	if err := t.Check(m, identity != nil); err != nil {
+		return err
+	}
+	if _, err := d.openKeyring(ctx, m, &t, identity); err != nil {
+		return err
+	}
+	var done int64
+	for _, one := range m.Databases {
+		name := one.Backend + "/" + one.File
+		object, err := d.openPart(ctx, m, name)
+		if err != nil {
+			return err
+		}
+		h := sha256.New()
+		size, err := io.Copy(h, untilDone{ctx, object})
+		err = errors.Join(err, object.Close())
+		if err == nil {
+			err = one.compare(name, size, hex.EncodeToString(h.Sum(nil)))
+		}
+		if err != nil {
+			return err
+		}
+		done += size
+		told(Progress{"checking databases", one.File, done, m.Bytes})
+	}
+	named, err := d.objects(ctx, m)
+	if err != nil || t.Files == nil && !t.WithFiles {
+		return err
+	}
+	for info, err := range d.files.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if one, is := named[info.Name]; is && one.size == info.Size {
+			delete(named, info.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		return fmt.Errorf("%w: the bytes files/%s are missing, or not %d", ErrDamaged, name, named[name].size)
+	}
+	return nil
+}
+
+// compare returns ErrDamaged unless what was read is the database.
+func (d *Database) compare(name string, size int64, sum string) error {
+	if size == d.Bytes && sum == d.SHA256 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has %d bytes with the SHA-256 %s, and the manifest says %d and %s",
+		ErrDamaged, name, size, sum, d.Bytes, d.SHA256)
 }

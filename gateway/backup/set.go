@@ -139,7 +139,7 @@ func (d *Depot) Read(ctx context.Context, name string) (*Manifest, error) {
 	case err != nil:
 		return nil, err
 	case len(names) == 0:
-		return nil, fmt.Errorf("%w: %s has none that is complete", ErrNone, d)
+		return nil, fmt.Errorf("%w: there are no backups in %s; name the place that tenantry backup --to named", ErrNone, d)
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):

@@ -116,8 +116,9 @@ func (w *writer) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(names, w.m.Name) {
-		return fmt.Errorf("%w %s: %s began in this second", ErrBusy, w, w.m.Name)
+	for at := w.m.Began; slices.Contains(names, w.m.Name); { // one began in this second
+		at = at.Add(time.Second)
+		w.m.Name = at.Format(nameLayout)
 	}
 	incomplete := map[string]bool{}
 	for info, err := range w.sets.List(ctx, sets) {
@@ -166,8 +167,12 @@ func (w *writer) putBytes(ctx context.Context, name string, content []byte) erro
 }
 
 func parseRecipient(text string) ([]age.Recipient, error) {
-	if text == "" {
+	switch {
+	case text == "":
 		return nil, nil
+	case strings.HasPrefix(strings.ToUpper(text), "AGE-SECRET-KEY-"):
+		return nil, errors.New("the recipient of the keyring is the secret half of an age key, which nobody else should see: " +
+			"name the public half (age1…)")
 	}
 	all, err := age.ParseRecipients(strings.NewReader(text))
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"os/user"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -95,10 +94,10 @@ func (p *program) command(c *control.Command, siblings []control.Command) *cobra
 		case err != nil:
 		case row.Name == "import":
 			err = checkImport(args[0], in)
-		case row.Name == "backup": // a server has another working folder
-			in["to"], err = filepath.Abs(l.Flag("to").Value.String())
+		case row.Name == "backup":
+			in["to"], err = backupPlace("--to", l.Flag("to").Value.String())
 		case row.Name == "org.restore":
-			in["from"], err = filepath.Abs(l.Flag("from").Value.String())
+			in["from"], err = backupPlace("--from", l.Flag("from").Value.String())
 		}
 		if err != nil {
 			return err

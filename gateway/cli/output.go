@@ -45,7 +45,7 @@ func (p *program) print(v any, entries string, wide bool) (err error) {
 		if entries == "" {
 			t.report(v)
 		} else {
-			t.records(reflect.ValueOf(v), strings.Split(entries, ", "), wide)
+			t.records(reflect.Indirect(reflect.ValueOf(v)), strings.Split(entries, ", "), wide)
 		}
 		err = t.Flush()
 	} else {

@@ -6,13 +6,29 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/backup"
 	"tenantry/gateway/control"
 )
+
+// backupPlace returns a place of backups as the gateway names it: a server has another working folder.
+func backupPlace(flag, place string) (string, error) {
+	switch {
+	case place == "":
+		return "", fmt.Errorf("%s is empty: name a folder, or a bucket as s3://bucket/prefix", flag)
+	case config.IsBucket(place):
+		return place, nil
+	case strings.Contains(place, "://"):
+		return "", fmt.Errorf("%s %s: name a folder by its path, or a bucket as s3://bucket/prefix", flag, place)
+	}
+	return filepath.Abs(place)
+}
 
 // restoreCommand puts a backup back. It does not go through a server, because none can run without data.
 func (p *program) restoreCommand() *cobra.Command {
@@ -46,6 +62,9 @@ func (p *program) restoreCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if o.From, err = backupPlace("--from", o.From); err != nil {
+			return err
+		}
 		if at != "" {
 			if o.At, err = backup.ParseMoment(at); err != nil {
 				return fmt.Errorf("--at: %w", err)
@@ -69,6 +88,9 @@ func (p *program) restoreCommand() *cobra.Command {
 		b.end()
 		if err != nil {
 			return explainOpenError(cfg, err)
+		}
+		if len(restored.Damaged) > 0 {
+			p.note("These were damaged when the backup was made; an older one may have them: " + strings.Join(restored.Damaged, "; "))
 		}
 		if o.DryRun {
 			p.note("Nothing was changed. The backup can be restored.")

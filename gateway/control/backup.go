@@ -32,7 +32,7 @@ func (s *Server) backupCommand() Command {
 		Example: "  tenantry backup --to /backup/tenantry --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p --keep 14\n" +
 			"  tenantry restore --from /backup/tenantry --identity key.txt",
 		Hint:  "the backup is not complete; begin again",
-		Table: "backup=name, ended, organizations, documents, bytes, objects=files.objects, keyring",
+		Table: "backup=name, ended, organizations, documents, bytes, keyring",
 	}, s.backUp)
 }
 
@@ -61,6 +61,7 @@ func (s *Server) backUp(ctx context.Context, c *call, in BackupRequest) (*backup
 	}
 	s.Log.InfoContext(ctx, "a backup ended", "to", in.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
 	c.Note("backup", m.Name)
+	c.Note("to", in.To)
 	c.Note("organizations", strconv.Itoa(m.Organizations))
 	if m.Keyring == "" {
 		c.addNote(fmt.Sprintf("Note: the backup has no keyring, without which encrypted values cannot be read. "+

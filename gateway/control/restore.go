@@ -81,6 +81,10 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	if err == nil && !found.Files {
 		c.addNote("Note: the backup has no bytes of files; those that are not here any more stay missing.")
 	}
+	if err == nil && unconfirmed && r.Created+r.Updated+r.Removed == 0 {
+		c.addNote(found.Slug + " is what it was then: there is nothing to restore.")
+		return found, s.setTenant(ctx, c, found.Slug)
+	}
 	if err == nil && unconfirmed {
 		err = fail(CodeInvalid, "nothing was changed yet: %d records would return, %d would be changed back, and %d would be "+
 			"removed for good; confirm with --yes", r.Created, r.Updated, r.Removed)

@@ -620,6 +620,12 @@ func TestRestore_Refused(t *testing.T) {
 			}
 			tt.change(t, of.backups)
 			data := t.TempDir()
+			dry := gateway.RestoreOptions{
+				From: of.backups, Name: tt.name, Files: true, DryRun: true, Identity: strings.NewReader(s.identity.String()), Told: func(backup.Progress) {},
+			}
+			if _, err := gateway.Restore(t.Context(), s.settings(data), dry); name != "changed bytes" && err == nil {
+				t.Error("dry run: got no error")
+			}
 			_, err := of.restore(t.Context(), data, tt.name)
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %v, want %v with %q", err, tt.want, tt.says)
@@ -660,6 +666,14 @@ func TestRestore_Interrupted(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	cfg := s.Config
+	cfg.Data = data
+	for _, init := range []bool{false, true} {
+		o := gateway.Options{Init: init, Version: "test"}
+		if services, err := gateway.OpenServices(t.Context(), cfg, o); !errors.Is(err, gateway.ErrNoInstallation) || !strings.Contains(err.Error(), "tenantry restore") {
+			t.Errorf("init %v: got %v %v, want that a restored part is not served", init, services, err)
+		}
 	}
 	if _, err := s.restore(t.Context(), data, ""); err != nil {
 		t.Fatal(err)
@@ -928,6 +942,11 @@ func TestBackup_OnTime(t *testing.T) {
 				return f.What == "backups" && f.Verdict == control.Good
 			})
 		})
+		records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", map[string]any{"limit": 50})
+		ours := slices.DeleteFunc(records, func(r control.AuditRecord) bool { return r.Operation != "backup" || r.Facts["to"] != folder })
+		if err != nil || len(ours) == 0 {
+			t.Errorf("day %d: got %+v %v, want records of the backups", day, records, err)
+		}
 		g.Stop(t)
 		if names, _ := list(t, folder); len(names) != want {
 			t.Errorf("day %d: got %v, want %d backups", day, names, want)

@@ -1,0 +1,58 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestBackupAndRestore backs up and restores by commands, as tables and as JSON, with mistakes in the names of places.
+func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	for _, output := range []string{"table", "json"} {
+		t.Run(output, func(t *testing.T) {
+			t.Parallel()
+			dir, place, other := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backups"), filepath.Join(t.TempDir(), "data")
+			must := func(says, args string) {
+				t.Helper()
+				if a := run(t, "", append(strings.Fields(args), "--output", output)...); a.code != 0 || !strings.Contains(a.stdout+a.stderr, says) {
+					t.Errorf("%s: exit %d\n%s%s\nwant %q", args, a.code, a.stdout, a.stderr, says)
+				}
+			}
+			refused := func(says string, args ...string) {
+				t.Helper()
+				if a := run(t, "", args...); a.code == 0 || !strings.Contains(a.stderr, says) {
+					t.Errorf("%q: exit %d\n%s%s\nwant an error with %q", args, a.code, a.stdout, a.stderr, says)
+				}
+			}
+			must("acme", "org create --slug acme --name Acme --data "+dir)
+			for _, flag := range []string{"backup --to", "org restore acme --from"} {
+				args := append(strings.Fields(flag), "", "--data", dir)
+				refused("is empty", args...)
+				args[len(args)-3] = "file:///backups"
+				refused("by its path", args...)
+				args[len(args)-3] = "s3://bucket/backups"
+				refused("backup.s3.endpoint", args...)
+			}
+			refused("by its path", "restore", "--from", "file:///backups", "--data", other)
+			must("no keyring", "backup --data "+dir+" --to "+place)
+			refused("keyring", "restore", "--from", place, "--data", other)
+			ring, err := os.ReadFile(filepath.Join(dir, "keyring.json"))
+			if err == nil {
+				err = os.MkdirAll(other, 0o700)
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(other, "keyring.json"), ring, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			must("can be restored", "restore --dry-run --from "+place+" --data "+other)
+			must("20", "restore --from "+place+" --data "+other)
+			must("acme", "org list --data "+other)
+			must("nothing to restore", "org restore acme --from "+place+" --data "+dir)
+			refused("there are no backups in", "restore", "--from", dir, "--data", filepath.Join(t.TempDir(), "data"))
+		})
+	}
+}

@@ -41,6 +41,10 @@
 //	format   format in the schema (gateway/openapi)
 //	model    of a field named _: name of the struct's schema (gateway/openapi)
 //	from     name of the record's field, "-" for none (gateway/control)
+//
+// Settings alone:
+//
+//	reload   true: a running gateway can change it (config)
 package declare
 
 import (

@@ -62,7 +62,7 @@ func (s *Services) checkPlace(place string) error {
 		return nil
 	}
 	for _, folder := range s.folders() {
-		a, b := real(folder), real(place)
+		a, b := resolved(folder), resolved(place)
 		in, errIn := filepath.Rel(a, b)
 		around, errAround := filepath.Rel(b, a)
 		if errIn == nil && filepath.IsLocal(in) || errAround == nil && filepath.IsLocal(around) {
@@ -73,8 +73,8 @@ func (s *Services) checkPlace(place string) error {
 	return nil
 }
 
-// real returns the path without symbolic links, as far as it exists.
-func real(path string) string {
+// resolved returns the path without symbolic links, as far as it exists.
+func resolved(path string) string {
 	path = absolute(path)
 	for rest := ""; ; rest = filepath.Join(filepath.Base(path), rest) {
 		found, err := filepath.EvalSymlinks(path)
@@ -99,11 +99,7 @@ func (s *Services) archive(ctx context.Context, backend string, o store.Archivin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, by.Close(), os.RemoveAll(dir)) }()
-	var done int64
-	copying := store.CopyOptions{Told: func(workspace string, n int64) {
-		done = max(done, n)
-		o.Told(workspace, 0, 0)
-	}}
+	copying := store.CopyOptions{Told: func(workspace string, _ int64) { o.Told(workspace, 0, 0) }}
 	return s.store.ArchiveBy(ctx, backend, by, copying, o)
 }
 

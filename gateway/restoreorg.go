@@ -82,7 +82,9 @@ func (s *Services) restoreOrganization(
 	if err != nil {
 		return nil, err
 	}
-	found = &control.OrganizationRestored{Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began, At: momentOf(moment), Files: m.Files != nil}
+	found = &control.OrganizationRestored{
+		Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began, At: momentOf(moment), Files: m.Files != nil,
+	}
 	found.Report, err = s.transfer.Import(ctx, into, src, bundle.ImportOptions{
 		Mirror: in.As == "", DryRun: in.DryRun, OpenWith: key,
 		Progress: func(p bundle.Progress) {
@@ -102,7 +104,8 @@ func (s *Services) restoreTarget(ctx context.Context, in control.OrganizationRes
 	}
 	o := was.Org
 	return s.directory.Create(ctx, tenants.NewOrganization{
-		Slug: in.As, Backend: s.backendLike(o.Backend), Name: o.Name, Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
+		Slug: in.As, Backend: s.backendLike(o.Backend), Name: o.Name,
+		Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
 	})
 }
 

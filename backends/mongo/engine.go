@@ -68,14 +68,13 @@ type Options struct {
 
 // The abilities of the engine.
 var (
-	_ driver.Breaker   = (*Engine)(nil)
-	_ driver.Elector   = (*Engine)(nil)
-	_ driver.Finder    = (*Engine)(nil)
-	_ driver.Indexer   = (*Engine)(nil)
-	_ driver.Inspector = (*Engine)(nil)
-	_ driver.Keeper    = (*Engine)(nil)
-	_ driver.Remote    = (*Engine)(nil)
-
+	_ driver.Breaker     = (*Engine)(nil)
+	_ driver.Elector     = (*Engine)(nil)
+	_ driver.Finder      = (*Engine)(nil)
+	_ driver.Indexer     = (*Engine)(nil)
+	_ driver.Inspector   = (*Engine)(nil)
+	_ driver.Keeper      = (*Engine)(nil)
+	_ driver.Remote      = (*Engine)(nil)
 	_ driver.Snapshotter = (*Engine)(nil)
 	_ driver.Explainer   = (*workspace)(nil)
 	_ driver.Meter       = (*workspace)(nil)

@@ -98,7 +98,8 @@ func (x *logIndex) spans(m *Manifest) (found []span, why string) {
 		c := x.cuts[i]
 		if c.Sequence != last.Sequence+1 {
 			add(last.At)
-			return merge(found), fmt.Sprintf("a part of the log between %s and %s is missing", last.At.Format(time.RFC3339), c.At.Format(time.RFC3339))
+			return merge(found), fmt.Sprintf("a part of the log between %s and %s is missing",
+				last.At.Format(time.RFC3339), c.At.Format(time.RFC3339))
 		}
 		if len(c.Files) > 0 { // what was between the two is not known to the second
 			known := c.Since.Truncate(time.Second)

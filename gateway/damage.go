@@ -124,7 +124,7 @@ func (s *Services) lookFor(ctx context.Context, after string) string {
 	}
 	for i := range page {
 		if page[i].State != tenants.Removed {
-			s.store.NoteMissing(page[i].OrgID, page[i].Backend)
+			s.store.NoteMissing(page[i].OrgID, page[i].Place())
 		}
 	}
 	return page[len(page)-1].Slug

@@ -213,18 +213,18 @@ func (d *Directory) beginRemoval(
 		// any more either.
 		*o = Organization{
 			Meta: o.Meta, OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev,
-			Backend: o.Backend, Former: o.Former, Ending: o.Ending, defaults: o.defaults,
+			Backend: o.Backend, Generation: o.Generation, Former: o.Former, Ending: o.Ending, defaults: o.defaults,
 		}
 		return nil
 	})
 }
 
-// places returns the backends that hold documents of the organization.
+// places returns the places that hold documents of the organization.
 func (o *Organization) places() []string {
 	if o.Former == "" {
-		return []string{o.Home()}
+		return []string{o.Place()}
 	}
-	return []string{o.Home(), store.BackendName(o.Former)}
+	return []string{o.Place(), store.BackendName(o.Former)}
 }
 
 // removePeople purges the organization's partition of the control workspace and adds the number of records to Ending.

@@ -100,5 +100,7 @@ func (d *Directory) release(ctx context.Context, org int64, match func(*Organiza
 
 // completeMove makes the backend where the documents have arrived the organization's own.
 func (o *Organization) completeMove() {
-	o.Former, o.Backend, o.Move = store.BackendName(o.Backend), o.Move.To, nil
+	o.Former = o.Place()
+	o.Backend, o.Generation = store.SplitPlace(o.Move.To)
+	o.Move = nil
 }

@@ -268,6 +268,14 @@ func (d *Directory) ChangeLeaving(ctx context.Context, org int64, change func([]
 func (d *Directory) change(
 	ctx context.Context, filter store.Filter, alter func(*Organization) error,
 ) (*Organization, error) {
+	return d.changeWith(ctx, filter, func(o *Organization, _ *store.Batch) error { return alter(o) })
+}
+
+// changeWith is change with further writes to the control workspace, which alter stages in the batch that stores the
+// organization.
+func (d *Directory) changeWith(
+	ctx context.Context, filter store.Filter, alter func(*Organization, *store.Batch) error,
+) (*Organization, error) {
 	org, err := d.find(ctx, filter)
 	if err != nil {
 		return nil, err
@@ -281,10 +289,14 @@ func (d *Directory) change(
 		if org, err = d.find(ctx, filter); err != nil {
 			return nil, err
 		}
-		if err = alter(org); err != nil {
+		b := d.control.Batch()
+		if err = alter(org, b); err != nil {
 			return nil, err
 		}
-		if err = d.orgs.Replace(ctx, org); err == nil {
+		if err = d.orgs.StageReplace(ctx, b, org); err == nil {
+			err = b.Commit(ctx)
+		}
+		if err == nil {
 			d.notifyChanged(org)
 			return org, nil
 		}

@@ -26,6 +26,8 @@ type Move struct {
 	// Arrived is set once everything is copied and writes are held: only the switch is left. It is stored before the
 	// switch, because replicas may act on a switch that the control data then lose in an election.
 	Arrived bool `json:"arrived,omitempty"`
+	// Restores: the documents come from a backup, see restore.go.
+	Restores bool `json:"restores,omitempty"`
 }
 
 // Limits of a move.
@@ -72,7 +74,7 @@ var ErrNotMoving = errors.New("the organization is not being moved; there is not
 func (d *Directory) owner(o *Organization) string { return d.installation + "/" + o.ID }
 
 func (d *Directory) placement(o *Organization, asked time.Time) store.Placement {
-	p := store.Placement{Backend: o.Backend, Owner: d.owner(o), Rev: o.Rev, ReadAt: asked, Quota: o.quota()}
+	p := store.Placement{Backend: o.Place(), Owner: d.owner(o), Rev: o.Rev, ReadAt: asked, Quota: o.quota()}
 	if o.Move != nil {
 		p.Phase = o.Move.Phase
 	}
@@ -107,6 +109,8 @@ type claim struct {
 	owner string
 	valid func(*Organization) bool
 	asked time.Time // when it was last found valid
+	// removed: the organization is erased until the call is complete.
+	removed bool
 }
 
 var errArrived = fmt.Errorf("%w, and everything is copied: the next write completes the move; "+
@@ -115,7 +119,7 @@ var errArrived = fmt.Errorf("%w, and everything is copied: the next write comple
 var errTakenOver = fmt.Errorf("%w by another command now, or the move has ended", ErrMoving)
 
 func (c *claim) check(o *Organization) error {
-	if o.State == Removed || !c.valid(o) {
+	if (o.State == Removed) != c.removed || !c.valid(o) {
 		return errTakenOver
 	}
 	return nil
@@ -145,11 +149,18 @@ func (c *claim) guard(ctx context.Context) (context.Context, context.CancelFunc,
 
 // change alters the organization if the claim is still valid.
 func (c *claim) change(ctx context.Context, alter func(*Organization) error) (*Organization, error) {
-	return c.d.change(ctx, store.Eq("org_id", c.org), func(o *Organization) error {
+	return c.changeWith(ctx, func(o *Organization, _ *store.Batch) error { return alter(o) })
+}
+
+// changeWith is change with further writes to the control workspace in the same batch.
+func (c *claim) changeWith(
+	ctx context.Context, alter func(*Organization, *store.Batch) error,
+) (*Organization, error) {
+	return c.d.changeWith(ctx, store.Eq("org_id", c.org), func(o *Organization, b *store.Batch) error {
 		if err := c.check(o); err != nil {
 			return err
 		}
-		return alter(o)
+		return alter(o, b)
 	})
 }
 
@@ -162,7 +173,11 @@ type mover struct {
 	from, to string
 	copier   *store.Mover
 	progress func(MoveProgress)
-	began    time.Time // writers that read the placement before this do not note their changes for the copier
+	// restoration, with the Mover that copies from the backup and what that has copied; nil: the organization is moved.
+	restoration *Restoration
+	fill        *store.Mover
+	filled      []store.Sum
+	began       time.Time // writers that read the placement before this do not note their changes for the copier
 }
 
 // beginMove records the start of a move, or takes over one that was interrupted, and returns its mover. Errors: as
@@ -222,11 +237,7 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 		return nil, err
 	}
 
-	valid := func(o *Organization) bool { return o.Move != nil && o.Move.Mover == id }
-	m := &mover{
-		claim:  claim{d: d, org: org.OrgID, owner: d.owner(org), valid: valid},
-		leases: d.store.Leases(), from: org.Backend, to: to, began: time.Now(),
-	}
+	m := d.newMover(org, id)
 	if m.copier, err = d.store.NewMover(ctx, org.OrgID, m.owner, m.from, to); err != nil {
 		return nil, err
 	}
@@ -234,9 +245,25 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 	return m, nil
 }
 
+// newMover returns the mover of a move that was just recorded under that claim.
+func (d *Directory) newMover(org *Organization, id string) *mover {
+	valid := func(o *Organization) bool { return o.Move != nil && o.Move.Mover == id }
+	return &mover{
+		claim:  claim{d: d, org: org.OrgID, owner: d.owner(org), valid: valid},
+		leases: d.store.Leases(), from: org.Place(), to: org.Move.To, began: time.Now(),
+	}
+}
+
 // run carries out the move, from the first copy to the switch.
 func (m *mover) run(ctx context.Context) (*MoveReport, error) {
 	m.beginStep("copying")
+	if m.fill != nil {
+		m.fill.Progress = m.copier.Progress
+		var err error
+		if m.filled, err = m.fill.Fill(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if _, _, err := m.copy(ctx); err != nil {
 		return nil, err
 	}
@@ -340,6 +367,9 @@ func (m *mover) switchOver(ctx context.Context) (_ time.Duration, err error) {
 			break
 		}
 	}
+	if err := m.beforeHold(ctx); err != nil {
+		return 0, err
+	}
 	elected, err := m.awaitStableControl(ctx)
 	if err != nil {
 		return 0, err
@@ -402,15 +432,18 @@ func (m *mover) finishCopy(ctx context.Context, heldAt, elected time.Time) error
 	if err := m.copier.Finish(ctx); err != nil {
 		return err
 	}
+	if err := m.whileHeld(ctx); err != nil {
+		return err
+	}
 	if err := m.checkElected(elected); err != nil {
 		return err
 	}
-	if _, err := m.change(ctx, func(o *Organization) error {
+	if _, err := m.changeWith(ctx, func(o *Organization, b *store.Batch) error {
 		if o.Move.Phase != store.Held {
 			return fmt.Errorf("%w: the hold ended before everything was copied", store.ErrUnavailable)
 		}
 		o.Move.Arrived = true
-		return nil
+		return m.atArrival(ctx, b, o)
 	}); err != nil {
 		return err
 	}
@@ -434,7 +467,7 @@ func (m *mover) switched(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
 	o, err := m.d.find(ctx, store.Eq("org_id", m.org))
-	return err == nil && o.State != Removed && o.Move == nil && o.Backend == m.to
+	return err == nil && o.State != Removed && o.Move == nil && o.Place() == store.PlaceName(store.SplitPlace(m.to))
 }
 
 // releaseHold lets writes go on. If it fails, the replicas that wait end the hold themselves: see locate.
@@ -525,7 +558,7 @@ func (d *Directory) finish(ctx context.Context, org *Organization) error {
 	if _, err := d.BySlug(ctx, org.Slug); err != nil { // moves the calls of this process off the copy
 		return err
 	}
-	m, err := d.store.NewMover(ctx, org.OrgID, c.owner, org.Backend, org.Former)
+	m, err := d.store.NewMover(ctx, org.OrgID, c.owner, org.Place(), org.Former)
 	if err != nil {
 		return err
 	}

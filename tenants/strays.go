@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tenantry/backends/store"
@@ -21,7 +22,9 @@ type Stray struct {
 // Strays returns the workspaces on a backend that no organization uses. all must hold every organization by number. It
 // changes nothing. Error: store.ErrUnavailable.
 func (d *Directory) Strays(ctx context.Context, backend string, all map[int64]*Organization) ([]Stray, error) {
-	found, err := d.store.Residents(ctx, backend, func(org int64) bool { return all[org].Uses(backend) })
+	found, err := d.store.Residents(ctx, backend, func(org int64, place string) bool {
+		return all[org].isAt(place)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +44,24 @@ func (o *Organization) Uses(backend string) bool {
 	if o == nil || o.State == Removed {
 		return false
 	}
-	return o.Home() == backend || o.Former == backend || o.Move != nil && o.Move.To == backend
+	return slices.ContainsFunc(o.uses(), func(place string) bool {
+		on, _ := store.SplitPlace(place)
+		return on == backend
+	})
+}
+
+// isAt is Uses for a place, which is one generation on a backend.
+func (o *Organization) isAt(place string) bool {
+	return o != nil && o.State != Removed && slices.Contains(o.uses(), place)
+}
+
+// uses returns the places that the organization has its documents or copies of them on.
+func (o *Organization) uses() []string {
+	all := o.places()
+	if o.Move != nil {
+		all = append(all, store.BackendName(o.Move.To))
+	}
+	return all
 }
 
 // identityFromWorkspaces returns the installation's identity as the workspaces of the organizations name it, or "" if
@@ -59,7 +79,7 @@ func (d *Directory) identityFromWorkspaces(ctx context.Context) (string, error) 
 			if after = o.Slug; o.State == Removed || !d.store.HasBackend(o.Backend) {
 				continue
 			}
-			owner, err := d.store.OwnerOf(ctx, o.OrgID, o.Backend)
+			owner, err := d.store.OwnerOf(ctx, o.OrgID, o.Place())
 			if identity, is := strings.CutSuffix(owner, "/"+o.ID); is && len(identity) == 2*identitySize {
 				return identity, nil
 			}

@@ -51,17 +51,19 @@ func (w *Workspace) atomic() bool {
 
 // backend returns the name of the backend that holds the workspace.
 func (w *Workspace) backend() string {
-	if w.home != nil {
-		return w.home.at.Load().backend()
+	if w.home == nil {
+		return w.store.controlAt
 	}
-	return w.store.controlAt
+	backend, _ := SplitPlace(w.home.at.Load().backend())
+	return backend
 }
 
 // Size returns how many bytes the organization's documents take on the backend; 0 if the engine does not measure it.
 // Error: ErrUnavailable.
 func (w *Workspace) Size(ctx context.Context) (int64, error) {
-	if e, ok := ability[driver.Sizer](w.store, w.backend()); ok {
-		return e.Size(ctx, workspaceName(w.org))
+	backend, workspace := placeOf(w.org, w.home.at.Load().backend())
+	if e, ok := ability[driver.Sizer](w.store, backend); ok {
+		return e.Size(ctx, workspace)
 	}
 	return 0, nil
 }
@@ -89,7 +91,8 @@ func (s *Store) Kept() map[string]int {
 // Settle clears deleted data of an organization from the logs of a backend's files. It reports whether the engine can
 // do that; a database server cannot, because it manages its own files. Error: ErrUnavailable.
 func (s *Store) Settle(ctx context.Context, org int64, backend string) (bool, error) {
-	return s.settle(ctx, backend, workspaceName(org))
+	backend, workspace := placeOf(org, backend)
+	return s.settle(ctx, backend, workspace)
 }
 
 // SettleControl is Settle for the control workspace.

@@ -78,19 +78,19 @@ func (c *copier) organizations(ctx context.Context) error {
 		return fmt.Errorf("listing the workspaces of backend %s: %w", c.backend, err)
 	}
 	for _, name := range names {
-		if orgOf(name) == 0 || slices.Contains(c.found.Workspaces, name) {
+		if !ofOrganization(name) || slices.Contains(c.found.Workspaces, name) {
 			continue
 		}
 		r, err := c.engine.Resident(ctx, name)
 		if err == nil && r.Owner != "" { // without an owner it is being made, or removed
-			err = c.workspace(ctx, c.store.opening(orgOf(name), r.Owner), c.store.kinds)
+			err = c.workspace(ctx, c.store.opening(name, r.Owner), c.store.kinds)
 		}
 		if err != nil {
 			return fmt.Errorf("copying workspace %s of backend %s: %w", name, c.backend, err)
 		}
 	}
 	for _, name := range slices.Clone(c.found.Workspaces) {
-		if orgOf(name) == 0 || slices.Contains(names, name) {
+		if !ofOrganization(name) || slices.Contains(names, name) {
 			continue
 		}
 		r, err := c.to.Resident(ctx, name)
@@ -152,7 +152,7 @@ func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec)
 	if err != nil {
 		return err
 	}
-	m := &Mover{store: c.store, from: from, to: to, apart: true}
+	m := &Mover{store: c.store, kinds: kinds, from: from, to: to, apart: true}
 	for try := 1; ; try++ {
 		changed, damage, err := c.passes(ctx, m, o.Workspace, kinds)
 		switch {

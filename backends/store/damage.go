@@ -56,6 +56,12 @@ func (s *Store) Damaged() []Damage {
 	return found
 }
 
+// damageAt is damage for the organization whose workspace it is.
+func (s *Store) damageAt(at place, err error) {
+	org, _ := orgOf(at.workspace)
+	s.damage(at, org, err)
+}
+
 // damage notes the damage that an error of a call says, and reports it the first time.
 func (s *Store) damage(at place, org int64, err error) {
 	var found *driver.DamagedError
@@ -97,7 +103,8 @@ func (s *Store) loadMarks() {
 			continue // nothing can be opened on such a backend either
 		}
 		for _, m := range marks {
-			d := Damage{Backend: backend, Org: orgOf(m.Workspace), File: m.File, Reason: m.Reason, Corrupt: true}
+			org, _ := orgOf(m.Workspace)
+			d := Damage{Backend: backend, Org: org, File: m.File, Reason: m.Reason, Corrupt: true}
 			s.damages.all[place{backend: backend, workspace: cmp.Or(m.Workspace, m.File)}] = d
 			s.damages.any.Store(true)
 		}
@@ -172,7 +179,8 @@ func (s *Store) Reexamine(ctx context.Context, d Damage) error {
 
 // NoteMissing notes a damage if the file of an organization is missing. It does not read the file.
 func (s *Store) NoteMissing(org int64, backend string) {
-	at := place{backend: BackendName(backend), workspace: workspaceName(org)}
+	var at place
+	at.backend, at.workspace = placeOf(org, backend)
 	if x, ok := ability[driver.Examiner](s, at.backend); ok {
 		s.damage(at, org, x.Missing(at.workspace))
 	}
@@ -181,7 +189,8 @@ func (s *Store) NoteMissing(org int64, backend string) {
 // Examine checks all data of an organization at its placement: it reads the entire file, if the backend has files, and
 // counts the documents. Errors: ErrUnavailable, which may wrap a *DamagedError; that of the context.
 func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents int64, err error) {
-	at := place{backend: p.backend(), workspace: workspaceName(org)}
+	var at place
+	at.backend, at.workspace = placeOf(org, p.backend())
 	if x, ok := ability[driver.Examiner](s, at.backend); ok {
 		// A file that is known to be corrupt is opened again, because it may have been restored.
 		err := s.examine(ctx, x, at.backend, x.Place(at.workspace), s.checkWritable(at) != nil)

@@ -65,6 +65,8 @@ type Mover struct {
 	store    *Store
 	from, to driver.Workspace
 	apart    bool                 // from is only read: no notes are stored
+	kinds    []*Spec              // what is copied
+	lift     int64                // added to the revisions of documents of from
 	seen     map[string]time.Time // when each note, by id, was first read
 	done     []driver.Document    // notes that need not be read again
 	// copied has the checksums of the documents that notes named, as they were last copied. Notes are read several
@@ -84,19 +86,24 @@ var ErrDiffers = errors.New("the copy differs from the original")
 // to another owner. A workspace without an owner at the new place is taken for an earlier copy; call Prepare first to
 // refuse it.
 func (s *Store) NewMover(ctx context.Context, org int64, owner, from, to string) (*Mover, error) {
-	m := &Mover{store: s, seen: map[string]time.Time{}, copied: map[string][sha256.Size]byte{}}
+	m := &Mover{store: s, kinds: s.kinds, seen: map[string]time.Time{}, copied: map[string][sha256.Size]byte{}}
 	var err error
-	if m.from, err = s.openAnew(ctx, BackendName(from), s.opening(org, owner), false); err != nil {
+	// The workspaces are opened again, because another process may have removed those that this process has open.
+	backend, workspace := placeOf(org, from)
+	if m.from, err = s.openAnew(ctx, backend, s.opening(workspace, owner), false); err != nil {
 		return nil, err
 	}
-	// The workspace is opened again, because another process may have removed the one that this process has open.
-	m.to, err = s.openAnew(ctx, BackendName(to), s.opening(org, owner), true)
+	backend, workspace = placeOf(org, to)
+	m.to, err = s.openAnew(ctx, backend, s.opening(workspace, owner), true)
 	return m, err
 }
 
 // barrier stores an empty note. Once it is stored, all earlier writes are completed or refused, and later reads are
 // answered by a server that knows them.
 func (m *Mover) barrier(ctx context.Context) error {
+	if m.apart {
+		return nil
+	}
 	return m.from.Write(ctx, []driver.Write{m.store.note(nil)})
 }
 
@@ -106,7 +113,7 @@ func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error
 	if err := m.barrier(ctx); err != nil {
 		return 0, nil, err
 	}
-	for _, spec := range m.store.kinds {
+	for _, spec := range m.kinds {
 		p := &pass{mover: m, spec: spec, equal: digest{sum: sha256.New()}}
 		if err := p.run(ctx); err != nil {
 			return changed, nil, fmt.Errorf("copying %s: %w", spec.Name, err)
@@ -147,6 +154,9 @@ type pass struct {
 	spec              *Spec
 	equal             digest
 	compared, changed int64
+	// differ, if set, is called for each document that the copy lacks (was is nil), has otherwise, or alone has (becomes
+	// is nil). Then nothing is written.
+	differ func(was, becomes *driver.Document) error
 }
 
 func (p *pass) run(ctx context.Context) error {
@@ -158,6 +168,9 @@ func (p *pass) run(ctx context.Context) error {
 		page, more, err := p.page(ctx, p.mover.from, after, "")
 		if err != nil {
 			return err
+		}
+		for i := range page {
+			page[i].Rev += p.mover.lift
 		}
 		last := "" // beyond every id
 		if more {
@@ -246,38 +259,56 @@ func (p *pass) align(ctx context.Context, page []driver.Document, after, last st
 				n++
 			}
 		}
-		puts, deletes = p.compare(page[:n], there, puts, deletes)
+		if puts, deletes, err = p.compare(page[:n], there, puts, deletes); err != nil {
+			return err
+		}
 		page, after = page[n:], upTo
 		if upTo == last {
 			break
 		}
 	}
 	p.changed += int64(len(puts) + len(deletes))
+	if p.differ != nil {
+		return nil
+	}
 	_, err := p.mover.apply(ctx, p.spec, puts, deletes)
 	return err
 }
 
 // compare appends the documents of page that the copy lacks, or has otherwise, to puts, and those that only the copy
 // has to deletes.
-func (p *pass) compare(page, there []driver.Document, puts, deletes []driver.Document) (_, _ []driver.Document) {
-	for len(page) > 0 || len(there) > 0 {
+func (p *pass) compare(
+	page, there []driver.Document, puts, deletes []driver.Document,
+) (_, _ []driver.Document, err error) {
+	for err == nil && (len(page) > 0 || len(there) > 0) {
 		switch {
 		case len(there) == 0 || len(page) > 0 && page[0].ID < there[0].ID:
 			puts = append(puts, page[0])
+			err = p.note(nil, &page[0])
 			page = page[1:]
 		case len(page) == 0 || there[0].ID < page[0].ID:
 			deletes = append(deletes, driver.Document{ID: there[0].ID, Rev: there[0].Rev})
+			err = p.note(&there[0], nil)
 			there = there[1:]
 		default:
 			if same(&page[0], &there[0]) {
 				p.equal.add(&there[0])
 			} else {
 				puts = append(puts, page[0])
+				err = p.note(&there[0], &page[0])
 			}
 			page, there = page[1:], there[1:]
 		}
 	}
-	return puts, deletes
+	return puts, deletes, err
+}
+
+// note calls differ if it is set.
+func (p *pass) note(was, becomes *driver.Document) error {
+	if p.differ == nil {
+		return nil
+	}
+	return p.differ(was, becomes)
 }
 
 func same(a, b *driver.Document) bool {
@@ -512,7 +543,7 @@ func (m *Mover) copyNoted(ctx context.Context, notes []driver.Document) (noted, 
 			changed[kind] = append(changed[kind], ids...)
 		}
 	}
-	for _, spec := range m.store.kinds {
+	for _, spec := range m.kinds {
 		ids := changed[spec.collection.Name]
 		slices.Sort(ids)
 		if err := m.copyIDs(ctx, spec, slices.Compact(ids)); err != nil {

@@ -54,7 +54,7 @@ func (m *Mover) Finish(ctx context.Context) error {
 
 // check compares the number of documents of each kind, and the documents that changed last.
 func (m *Mover) check(ctx context.Context, changed noted) error {
-	for _, spec := range m.store.kinds {
+	for _, spec := range m.kinds {
 		here, err := m.from.Count(ctx, spec.collection, driver.Predicate{})
 		if err != nil {
 			return err

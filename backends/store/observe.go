@@ -77,7 +77,7 @@ func (o *observed) done(
 ) {
 	took := time.Since(began)
 	if err != nil {
-		o.store.damage(o.at, orgOf(o.at.workspace), err)
+		o.store.damageAt(o.at, err)
 	}
 	if r := request.From(ctx); r != nil {
 		r.Spent(took)

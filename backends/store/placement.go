@@ -28,7 +28,7 @@ const (
 
 // Placement says where the documents of an organization are, and which owner their workspace must have.
 type Placement struct {
-	Backend string // empty: DefaultBackend
+	Backend string // name of the place; empty: DefaultBackend
 	Owner   string // the required owner of the workspace, see driver.Opening
 	Phase   Phase
 	Quota   Quota
@@ -138,8 +138,9 @@ func (h *home) adopt(ctx context.Context, p Placement) (*residence, error) {
 			next.drv = old.drv
 		} else {
 			var err error
-			opening := h.store.opening(h.who.org, h.who.owner)
-			if next.drv, err = h.store.open(ctx, p.backend(), opening, p.ReadAt.IsZero()); err != nil {
+			backend, workspace := placeOf(h.who.org, p.backend())
+			opening := h.store.opening(workspace, h.who.owner)
+			if next.drv, err = h.store.open(ctx, backend, opening, p.ReadAt.IsZero()); err != nil {
 				h.noteMoved(p.Rev)
 				return nil, err
 			}

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,9 +140,9 @@ func (w *Workspace) NotifyEnd(ctx context.Context, ids ...string) error {
 	return w.store.ending(ctx, unscoped, ids)
 }
 
-// engine returns a backend and its name; an empty name means the default backend. Error: ErrUnavailable.
+// engine returns the backend of a place, and its name; an empty name means the default backend. Error: ErrUnavailable.
 func (s *Store) engine(backend string) (driver.Engine, string, error) {
-	name := BackendName(backend)
+	name, _ := SplitPlace(backend)
 	if e := s.backends[name]; e != nil {
 		return e, name, nil
 	}
@@ -153,7 +151,8 @@ func (s *Store) engine(backend string) (driver.Engine, string, error) {
 
 // HasBackend reports whether a backend of that name is configured; an empty name means the default backend.
 func (s *Store) HasBackend(name string) bool {
-	_, ok := s.backends[BackendName(name)]
+	backend, _ := SplitPlace(name)
+	_, ok := s.backends[backend]
 	return ok
 }
 
@@ -200,8 +199,9 @@ func (s *Store) ControlFileMissing() error {
 
 // FileMissing returns an error if the file of an organization's workspace no longer exists.
 func (s *Store) FileMissing(org int64, backend string) error {
-	if x, ok := ability[driver.Examiner](s, BackendName(backend)); ok {
-		return x.Missing(workspaceName(org))
+	backend, workspace := placeOf(org, backend)
+	if x, ok := ability[driver.Examiner](s, backend); ok {
+		return x.Missing(workspace)
 	}
 	return nil
 }
@@ -236,52 +236,34 @@ func (s *Store) home(ctx context.Context, org int64, p Placement) (*home, error)
 	return h, nil
 }
 
-const (
-	controlName = "control"
-	orgPrefix   = "org-"
-)
-
-func workspaceName(org int64) string { return orgPrefix + strconv.FormatInt(org, 10) }
-
-// WorkspaceName returns the name of the workspace of an organization.
-func WorkspaceName(org int64) string { return workspaceName(org) }
-
-// opening returns the options to open the existing workspace of an organization.
-func (s *Store) opening(org int64, owner string) driver.Opening {
-	return driver.Opening{Workspace: workspaceName(org), Owner: owner, Collections: s.tenant}
-}
-
-// orgOf returns the organization of a workspace, 0 if the name is not that of an organization's workspace.
-func orgOf(workspace string) int64 {
-	n, err := strconv.ParseInt(strings.TrimPrefix(workspace, orgPrefix), 10, 64)
-	if err != nil || workspaceName(n) != workspace {
-		return 0
-	}
-	return n
+// opening returns the options to open an existing workspace of an organization.
+func (s *Store) opening(workspace, owner string) driver.Opening {
+	return driver.Opening{Workspace: workspace, Owner: owner, Collections: s.tenant}
 }
 
 // Remove deletes an organization's workspace for good on the named backends, by default on the default backend. A
 // workspace of another owner is left untouched; Remove then returns ErrForeign after deleting the others.
 func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ...string) error {
 	who := tenancy{org, owner}
-	s.forget(who)
-	defer s.forget(who)
 	if len(backends) == 0 {
 		backends = []string{DefaultBackend}
 	}
+	s.forget(who, backends)
+	defer s.forget(who, backends)
 	var foreign error
 	for _, name := range backends {
+		_, workspace := placeOf(org, name)
 		engine, name, err := s.engine(name)
 		if err != nil {
 			return err
 		}
-		switch err := engine.Remove(ctx, workspaceName(org), owner); {
+		switch err := engine.Remove(ctx, workspace, owner); {
 		case errors.Is(err, ErrForeign):
 			foreign = errors.Join(foreign, fmt.Errorf("backend %s: %w", name, err))
 		case err != nil:
 			return err
 		}
-		s.clearDamage(place{backend: name, workspace: workspaceName(org)})
+		s.clearDamage(place{backend: name, workspace: workspace})
 	}
 	return foreign
 }
@@ -289,37 +271,40 @@ func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ..
 // RemoveFrom deletes the workspace that a backend holds of an organization that lives on another backend. Error:
 // ErrForeign if the workspace belongs to another owner.
 func (s *Store) RemoveFrom(ctx context.Context, org int64, owner, backend string) error {
-	engine, backend, err := s.engine(backend)
+	_, workspace := placeOf(org, backend)
+	engine, name, err := s.engine(backend)
 	if err != nil {
 		return err
 	}
 	who := tenancy{org, owner}
-	if h := s.homes.Get(who); h != nil && h.lives(backend) {
+	if h := s.homes.Get(who); h != nil && h.lives(BackendName(backend)) {
 		return fmt.Errorf("store: organization %d lives on backend %s", org, backend)
 	}
-	s.close(who, backend)
-	defer s.close(who, backend)
-	return engine.Remove(ctx, workspaceName(org), owner)
+	at := place{name, workspace, owner}
+	s.close(at)
+	defer s.close(at)
+	return engine.Remove(ctx, workspace, owner)
 }
 
-// close drops the open workspace from the cache, so that the next call opens it again.
-func (s *Store) close(who tenancy, backend string) {
+// close drops an open workspace from the cache, so that the next call opens it again.
+func (s *Store) close(at place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opened.Delete(place{backend, workspaceName(who.org), who.owner})
+	s.opened.Delete(at)
 	s.removals++
 }
 
-// forget drops everything that is cached of an organization, and marks its home as removed.
-func (s *Store) forget(who tenancy) {
+// forget drops everything that is cached of an organization in these places, and marks its home as removed.
+func (s *Store) forget(who tenancy, places []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.homes.Get(who); h != nil {
 		h.removed.Store(true)
 		s.homes.Delete(who, h)
 	}
-	for name := range s.backends {
-		s.opened.Delete(place{name, workspaceName(who.org), who.owner})
+	for _, name := range slices.Concat(s.Backends(), places) {
+		backend, workspace := placeOf(who.org, name)
+		s.opened.Delete(place{backend, workspace, who.owner})
 	}
 	s.removals++
 }
@@ -344,9 +329,10 @@ func (s *Store) open(ctx context.Context, backend string, o driver.Opening, make
 // Prepare creates the workspace of an organization that is about to be created, or copied, on the backend. Error:
 // ErrForeign if the workspace holds data of another owner, or without an owner.
 func (s *Store) Prepare(ctx context.Context, org int64, owner, backend string) error {
-	o := s.opening(org, owner)
+	name, workspace := placeOf(org, backend)
+	o := s.opening(workspace, owner)
 	o.New = true
-	_, err := s.openAnew(ctx, BackendName(backend), o, true)
+	_, err := s.openAnew(ctx, name, o, true)
 	return err
 }
 
@@ -362,7 +348,7 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 	at := place{backend: backend, workspace: o.Workspace}
 	if x, ok := ability[driver.Examiner](s, backend); ok && !make {
 		if err := x.Missing(o.Workspace); err != nil {
-			s.damage(at, orgOf(o.Workspace), err)
+			s.damageAt(at, err)
 			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
 	}
@@ -373,7 +359,7 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 	}
 	drv, err := engine.Open(ctx, o)
 	if err != nil {
-		s.damage(at, orgOf(o.Workspace), err)
+		s.damageAt(at, err)
 		return nil, fmt.Errorf("opening workspace %s on backend %s: %w", o.Workspace, backend, err)
 	}
 	w := &observed{Workspace: drv, store: s, at: at}
@@ -388,13 +374,16 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 // Resident is a workspace that a backend holds.
 type Resident struct {
 	driver.Resident
-	Org int64 // 0 if it does not belong to an organization
+	Org   int64 // 0 if it does not belong to an organization
+	Place string
 	Err error // why the owner could not be read
 }
 
 // Residents returns every workspace on a backend, except the control workspace in use and the workspaces of
-// organizations for which skip returns true. Error: ErrUnavailable.
-func (s *Store) Residents(ctx context.Context, backend string, skip func(org int64) bool) ([]Resident, error) {
+// organizations for whose place skip returns true. Error: ErrUnavailable.
+func (s *Store) Residents(
+	ctx context.Context, backend string, skip func(org int64, place string) bool,
+) ([]Resident, error) {
 	engine, backend, err := s.engine(backend)
 	if err != nil {
 		return nil, err
@@ -405,11 +394,12 @@ func (s *Store) Residents(ctx context.Context, backend string, skip func(org int
 	}
 	var all []Resident
 	for _, name := range names {
-		org := orgOf(name)
-		if name == controlName && backend == s.controlAt || org != 0 && skip(org) {
+		org, generation := orgOf(name)
+		at := PlaceName(backend, generation)
+		if name == controlName && backend == s.controlAt || org != 0 && skip(org, at) {
 			continue
 		}
-		r := Resident{Org: org}
+		r := Resident{Org: org, Place: at}
 		if r.Resident, r.Err = engine.Resident(ctx, name); ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -421,13 +411,14 @@ func (s *Store) Residents(ctx context.Context, backend string, skip func(org int
 // OwnerOf returns the owner of an organization's workspace; empty if the workspace has no owner or does not exist.
 // Errors: ErrUnavailable, which may wrap a *DamagedError.
 func (s *Store) OwnerOf(ctx context.Context, org int64, backend string) (string, error) {
+	_, workspace := placeOf(org, backend)
 	engine, backend, err := s.engine(backend)
 	if err != nil {
 		return "", err
 	}
-	r, err := engine.Resident(ctx, workspaceName(org))
+	r, err := engine.Resident(ctx, workspace)
 	if err != nil {
-		return "", fmt.Errorf("workspace %s on backend %s: %w", workspaceName(org), backend, err)
+		return "", fmt.Errorf("workspace %s on backend %s: %w", workspace, backend, err)
 	}
 	return r.Owner, nil
 }

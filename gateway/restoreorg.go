@@ -8,21 +8,37 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
+	"tenantry/backends/blobs"
+	"tenantry/backends/record"
 	"tenantry/backends/sqlite"
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/crypto/sealing"
 	"tenantry/gateway/backup"
 	"tenantry/gateway/control"
 	"tenantry/internal/diskroom"
+	"tenantry/modules/files/contents"
 	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
-// restoreOrganization makes an organization what it was in a backup, or makes a new one of it, while everybody is served.
-// The backup is opened like an installation, from a copy, and the organization is exported there and imported here, with
-// secrets sealed to a key that is used once. Errors: those of backup.Depot.Read and of the import; *control.Error.
+// orgRestore is one restoration of an organization.
+type orgRestore struct {
+	s, then *Services // then is the opened backup
+	was     *tenants.Tenant
+	in      control.OrganizationRestore
+	m       *backup.Manifest
+	dir     string // for temporary files
+	told    func(control.Progress)
+	found   *control.OrganizationRestored
+}
+
+// restoreOrganization makes an organization what it was in a backup, brings it back after it was erased, or makes a new
+// one of it, while everybody is served. The backup is opened like an installation, from a copy. Errors: those of
+// backup.Depot.Read, tenants.Directory.Restore and Revive, and of an import; *control.Error.
 func (s *Services) restoreOrganization(
 	ctx context.Context, in control.OrganizationRestore, told func(control.Progress),
 ) (found *control.OrganizationRestored, err error) {
@@ -64,49 +80,221 @@ func (s *Services) restoreOrganization(
 		return nil, fmt.Errorf("the backup %s cannot be opened: %w", m.Name, err)
 	}
 	defer func() { err = errors.Join(err, then.Close()) }()
-	was, err := then.organizationThen(ctx, depot, m, moment, in.Slug)
-	if err != nil {
+	r := &orgRestore{s: s, then: then, in: in, m: m, dir: dir, told: told, found: &control.OrganizationRestored{
+		Slug: in.Slug, Backup: m.Name, BackedUpAt: m.Began, At: momentOf(moment), Files: m.Files != nil,
+	}}
+	if r.was, err = then.organizationThen(ctx, depot, m, moment, in.Slug); err != nil {
 		return nil, err
 	}
+	if in.As != "" {
+		return r.beside(ctx)
+	}
+	living, err := s.directory.Stored(ctx, in.Slug)
+	switch {
+	case errors.Is(err, tenants.ErrUnknownTenant) || err == nil && living.State == tenants.Removed:
+		return r.revive(ctx)
+	case err != nil:
+		return nil, err
+	}
+	return r.inPlace(ctx)
+}
+
+// beside makes a new organization of the backup by an export and an import, with secrets sealed to a key that is used
+// once: what is encrypted, named or signed for the number of the one cannot be copied to the other.
+func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestored, err error) {
 	key, err := sealing.NewPrivateKey()
 	if err != nil {
 		return nil, err
 	}
-	told(control.Progress{Step: "reading the organization", Told: true})
-	src, remove, err := then.exported(ctx, was, bundle.ExportOptions{SealTo: key.Public(), Files: m.Files != nil}, dir)
+	r.told(control.Progress{Step: "reading the organization", Told: true})
+	src, remove, err := r.then.exported(ctx, r.was, bundle.ExportOptions{SealTo: key.Public(), Files: r.m.Files != nil}, r.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	into, err := s.restoreTarget(ctx, in, was)
+	o := r.was.Org
+	into, err := r.s.directory.Create(ctx, tenants.NewOrganization{
+		Slug: r.in.As, Backend: r.s.backendLike(o.Backend), Name: o.Name, Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
+	})
 	if err != nil {
 		return nil, err
 	}
-	found = &control.OrganizationRestored{
-		Slug: into.Org.Slug, Backup: m.Name, BackedUpAt: m.Began, At: momentOf(moment), Files: m.Files != nil,
+	r.found.Slug = into.Org.Slug
+	report, err := r.s.transfer.Import(ctx, into, src, bundle.ImportOptions{OpenWith: key, Progress: func(p bundle.Progress) {
+		r.told(control.Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
+	}})
+	r.found.Report, r.found.Records.Returned = &report, report.Created
+	if err != nil {
+		err = fmt.Errorf("the new organization %s is not complete (tenantry org delete %[1]s --yes --now removes it): %w", r.in.As, err)
 	}
-	found.Report, err = s.transfer.Import(ctx, into, src, bundle.ImportOptions{
-		Mirror: in.As == "", DryRun: in.DryRun, OpenWith: key,
-		Progress: func(p bundle.Progress) {
-			told(control.Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
-		},
-	})
-	if err != nil && in.As != "" {
-		err = fmt.Errorf("the new organization %s is not complete (tenantry org delete %[1]s --yes --now removes it): %w", in.As, err)
-	}
-	return found, err
+	return r.found, err
 }
 
-// restoreTarget returns the organization that is restored: the living one, or a new one with the settings that it had.
-func (s *Services) restoreTarget(ctx context.Context, in control.OrganizationRestore, was *tenants.Tenant) (*tenants.Tenant, error) {
-	if in.As == "" {
-		return s.directory.BySlug(ctx, in.Slug)
+// inPlace restores an organization that there is, or says what that would change.
+func (r *orgRestore) inPlace(ctx context.Context) (*control.OrganizationRestored, error) {
+	now, err := r.s.directory.BySlug(ctx, r.in.Slug)
+	if err != nil {
+		return nil, err
 	}
-	o := was.Org
-	return s.directory.Create(ctx, tenants.NewOrganization{
-		Slug: in.As, Backend: s.backendLike(o.Backend), Name: o.Name,
-		Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
+	r.found.Access = r.in.Access
+	if r.found.Access == "" {
+		r.found.Access = control.AccessNow
+	}
+	a, err := r.compareAccess(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	r.found.Revived = a.revived
+	what, err := r.restoration(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	r.told(control.Progress{Step: "comparing", Told: true})
+	if err := r.s.directory.Compare(ctx, now, what, r.note); err != nil {
+		return nil, err
+	}
+	if r.in.DryRun {
+		return r.found, nil
+	}
+	r.told(control.Progress{Step: "copying", Told: true})
+	report, err := r.s.directory.Restore(ctx, r.in.Slug, what)
+	if err != nil {
+		return r.found, err
+	}
+	r.found.Sums, r.found.HeldSeconds = report.Sums, report.Held.Seconds()
+	return r.found, nil
+}
+
+// revive brings back an organization that was erased, or says what would come back.
+func (r *orgRestore) revive(ctx context.Context) (*control.OrganizationRestored, error) {
+	if r.in.Access == control.AccessNow {
+		return nil, &control.Error{Code: control.CodeConflict, Message: "there is no organization " + r.in.Slug +
+			" now, so its keys and people can only come from the backup: leave --access out"}
+	}
+	r.found.Access, r.found.Erased = control.AccessThen, true
+	a, err := r.compareAccess(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.found.Revived = a.revived
+	if r.found.Records.Returned, err = count(ctx, r.was); err != nil || r.in.DryRun {
+		return r.found, err
+	}
+	what := tenants.Restoration{
+		From: r.was, Parts: r.s.partKinds(), Alter: a.alterPart, Counters: []string{"users", "share_generations"},
+		Progress: r.moving,
+	}
+	if r.m.Files != nil {
+		what.Before = func(ctx context.Context, _ *tenants.Tenant) (err error) {
+			r.found.FilesWithout, err = r.s.contents.ReturnAll(ctx, r.then.contents, r.was)
+			return err
+		}
+	} else if r.found.FilesWithout, err = r.withoutBytes(ctx, nil); err != nil {
+		return nil, err
+	}
+	report, err := r.s.directory.Revive(ctx, r.in.Slug, what)
+	if err != nil {
+		return r.found, err
+	}
+	r.found.Sums = report.Sums
+	return r.found, nil
+}
+
+// count returns how many documents an organization of a backup has.
+func count(ctx context.Context, t *tenants.Tenant) (int, error) {
+	n, err := t.Workspace().Documents(ctx)
+	return int(n), err
+}
+
+// restoration returns what is restored of an organization that there is.
+func (r *orgRestore) restoration(ctx context.Context, a *access) (tenants.Restoration, error) {
+	what := tenants.Restoration{From: r.was, Continue: r.s.continuing(), Progress: r.moving}
+	if r.found.Access == control.AccessThen {
+		what.Parts, what.Alter = r.s.partKinds(), a.alterPart
+	} else {
+		what.Continue = append(what.Continue, r.s.reports.Issued.Spec().Name, r.s.reports.Revocations.Spec().Name)
+		what.Kept, what.AlterDocument = []string{r.s.kinds.people.Teams.Spec().Name}, a.alterReport
+	}
+	var err error
+	if r.m.Files == nil {
+		var now *tenants.Tenant
+		if now, err = r.s.directory.BySlug(ctx, r.in.Slug); err == nil {
+			r.found.FilesWithout, err = r.withoutBytes(ctx, now)
+		}
+	}
+	what.Before = func(ctx context.Context, now *tenants.Tenant) error {
+		if r.found.Access == control.AccessNow {
+			for _, pid := range a.ended {
+				if err := r.s.reports.RevokeAll(ctx, now, pid); err != nil {
+					return err
+				}
+			}
+			a.ended = nil
+		}
+		if r.m.Files == nil {
+			return nil
+		}
+		return r.returnBytes(ctx, now)
+	}
+	what.Check = func(ctx context.Context, now *tenants.Tenant) error {
+		if r.m.Files == nil {
+			return nil
+		}
+		missing := 0
+		err := r.s.contents.Lacking(ctx, now, r.then.contents, r.was, func(*contents.Blob) error { missing++; return nil })
+		if err == nil && missing != r.found.FilesWithout {
+			err = fmt.Errorf("%w: bytes of files were removed meanwhile", store.ErrUnavailable)
+		}
+		return err
+	}
+	return what, err
+}
+
+// returnBytes stores the bytes of files that the organization lacks, and counts those that the backup lacks too.
+func (r *orgRestore) returnBytes(ctx context.Context, now *tenants.Tenant) error {
+	r.found.FilesWithout = 0
+	return r.s.contents.Lacking(ctx, now, r.then.contents, r.was, func(blob *contents.Blob) error {
+		err := r.s.contents.Return(ctx, now, r.then.contents, blob)
+		if errors.Is(err, blobs.ErrNotFound) {
+			r.found.FilesWithout++
+			return nil
+		}
+		return err
 	})
+}
+
+// withoutBytes returns how many different contents of files a backup without bytes cannot bring back; now is nil if there
+// is no organization.
+func (r *orgRestore) withoutBytes(ctx context.Context, now *tenants.Tenant) (n int, err error) {
+	if now == nil {
+		stored, err := r.then.contents.Storage(ctx, r.was)
+		return int(stored.Files), err
+	}
+	err = r.s.contents.Lacking(ctx, now, r.then.contents, r.was, func(*contents.Blob) error { n++; return nil })
+	return n, err
+}
+
+// moving reports the progress of the copy.
+func (r *orgRestore) moving(p tenants.MoveProgress) {
+	r.told(control.Progress{Step: p.Step, Detail: p.Kind, Done: p.Compared, Told: p.Kind == "" && p.Note == "", Note: p.Note})
+}
+
+// continuing returns the kinds of documents that go on while an organization is set back: its history, what is known of
+// bytes of files, and what was answered to requests.
+func (s *Services) continuing() (names []string) {
+	all := slices.Concat(s.audit.Kept(), s.seals.Kept(), s.heads.Kept(), s.usage.Kept(), s.contents.Kept(), s.imports.Kept())
+	for _, spec := range record.Specs(append(all, s.idempotency)) {
+		names = append(names, spec.Name)
+	}
+	return names
+}
+
+// partKinds returns the kinds of control data that belong to an organization.
+func (s *Services) partKinds() (names []string) {
+	for _, spec := range slices.Concat(record.Specs(s.kinds.people.Kept()), s.kinds.keys.Specs()) {
+		names = append(names, spec.Name)
+	}
+	return names
 }
 
 // backendLike returns the backend of that name if there is one, and otherwise that of new organizations.
@@ -190,8 +378,9 @@ func (s *Services) organizationThen(
 	if err != nil {
 		return nil, fmt.Errorf("the backup %s has no organization %q: %w", m.Name, slug, err)
 	}
-	file := fmt.Sprintf("org-%d.db", o.OrgID)
-	if err := extractThen(ctx, depot, m, then, s.cfg, func(d *backup.Database) bool { return d.File == file }); err != nil {
+	name := fmt.Sprintf("org-%d", o.OrgID)
+	own := func(d *backup.Database) bool { return d.File == name+".db" || strings.HasPrefix(d.File, name+"-") }
+	if err := extractThen(ctx, depot, m, then, s.cfg, own); err != nil {
 		return nil, err
 	}
 	return s.directory.BySlug(ctx, slug)

@@ -30,6 +30,8 @@ type Restoration struct {
 	// Continue are the kinds of documents that stay as they are now. They come from the backup if the organization was
 	// erased.
 	Continue []string
+	// AlterDocument, if set, returns the body that a document is restored with.
+	AlterDocument func(kind, id string, body []byte) ([]byte, error)
 	// Parts are the kinds of people, roles, keys and so on that become those of the backup. Of Kept, records that are
 	// missing now return, and the others stay. Alter, if set, returns a record as it is to be stored, or nil to leave it
 	// out; now is nil if there is none now.
@@ -124,7 +126,9 @@ func (d *Directory) beginRestore(ctx context.Context, slug string, r *Restoratio
 }
 
 func (r *Restoration) documents(o *Organization) store.Restoring {
-	return store.Restoring{Then: r.From.Workspace(), Without: r.Continue, Number: o.Restores}
+	return store.Restoring{
+		Then: r.From.Workspace(), Without: r.Continue, Number: o.Restores, Alter: r.AlterDocument,
+	}
 }
 
 // beginGeneration records that a new generation of the organization's documents is made by the call of that claim.
@@ -378,4 +382,10 @@ func (d *Directory) insertRemoved(ctx context.Context, r *Restoration) (*Organiz
 		return nil, fmt.Errorf("%w (%s)", ErrOtherOrganization, strings.Join(dup.Fields, ", "))
 	}
 	return d.withDefaults(org), err
+}
+
+// Compare calls visit with every document in which an organization differs from a backup. Errors: store.ErrUnavailable,
+// those of visit.
+func (d *Directory) Compare(ctx context.Context, now *Tenant, r Restoration, visit func(store.Difference) error) error {
+	return d.store.Compare(ctx, now.Workspace(), r.documents(&now.Org), visit)
 }

@@ -66,7 +66,9 @@ type Mover struct {
 	from, to driver.Workspace
 	apart    bool                 // from is only read: no notes are stored
 	kinds    []*Spec              // what is copied
-	lift     int64                // added to the revisions of documents of from
+	// lift is added to the revisions of documents of from, and alter, if set, returns their body; both are for Fill.
+	lift  int64
+	alter func(kind, id string, body []byte) ([]byte, error)
 	seen     map[string]time.Time // when each note, by id, was first read
 	done     []driver.Document    // notes that need not be read again
 	// copied has the checksums of the documents that notes named, as they were last copied. Notes are read several
@@ -169,8 +171,8 @@ func (p *pass) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			page[i].Rev += p.mover.lift
+		if err := p.mover.raise(p.spec.Name, page); err != nil {
+			return err
 		}
 		last := "" // beyond every id
 		if more {

@@ -28,13 +28,15 @@ type Restoring struct {
 	Without []string
 	// Number counts the restorations of the organization, from 1.
 	Number int64
+	// Alter, if set, returns the body that a document is restored with.
+	Alter func(kind, id string, body []byte) ([]byte, error)
 }
 
 // NewFiller returns a Mover for Fill, which copies the documents of a backup to a new place of an organization. Nothing
 // else may use that place, other than a Mover of the kinds that are left out. Errors: as NewMover.
 func (s *Store) NewFiller(ctx context.Context, org int64, owner, to string, r Restoring) (*Mover, error) {
 	m := &Mover{
-		store: s, kinds: s.kinds, apart: true, lift: r.Number * restoreLift, copied: map[string][sha256.Size]byte{},
+		store: s, kinds: s.kinds, apart: true, lift: r.Number * restoreLift, alter: r.Alter, copied: map[string][sha256.Size]byte{},
 	}
 	m.Omit(r.Without...)
 	var err error
@@ -89,7 +91,7 @@ func (s *Store) Compare(ctx context.Context, now *Workspace, r Restoring, visit 
 	if err != nil {
 		return err
 	}
-	m := &Mover{store: s, kinds: s.kinds, from: from, to: to, apart: true}
+	m := &Mover{store: s, kinds: s.kinds, from: from, to: to, apart: true, alter: r.Alter}
 	m.Omit(r.Without...)
 	for _, spec := range m.kinds {
 		p := &pass{mover: m, spec: spec, equal: digest{sum: sha256.New()}, differ: func(was, becomes *driver.Document) error {
@@ -135,6 +137,17 @@ func (w *Workspace) StageParts(
 		}
 	}
 	return nil
+}
+
+// raise gives documents of a backup the revision and the body that they are restored with.
+func (m *Mover) raise(kind string, docs []driver.Document) (err error) {
+	for i := range docs {
+		docs[i].Rev += m.lift
+		if m.alter != nil && err == nil {
+			docs[i].Body, err = m.alter(kind, docs[i].ID, docs[i].Body)
+		}
+	}
+	return err
 }
 
 func stageParts(

@@ -4,10 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/modules/imports/bundle"
 	"tenantry/operation"
+)
+
+// Whose keys, people and shares an organization has after a restoration.
+const (
+	AccessNow  = "now"  // those that it has now
+	AccessThen = "then" // those of the backup
 )
 
 // OrganizationRestore asks for an organization as it was in a backup.
@@ -17,35 +25,73 @@ type OrganizationRestore struct {
 	Backup string `json:"backup,omitempty" doc:"the <name> of a backup in it (default: the newest)"`
 	At     string `json:"at,omitempty" doc:"the <second> of the state, such as 2026-11-27T15:45:07Z: the backup is completed from the log of changes"`
 	As     string `json:"as,omitempty" doc:"make a new organization with this <slug> of it, beside the living one"`
-	DryRun bool   `json:"dry_run,omitempty" without:"as" doc:"only say what would be changed"`
+	Access string `json:"access,omitempty" rule:"enum=now|then" without:"as" doc:"<whose> keys, people and share links it has afterwards: now, those of now (default), or then, those of the backup (default, and all there is, if it was erased)"`
+	DryRun bool   `json:"dry_run,omitempty" without:"as" doc:"only say what would be changed, and which keys, people and links would work again"`
 	Yes    bool   `json:"yes,omitempty" without:"as" doc:"confirm that what was added since is removed for good, and what was changed is changed back"`
 }
 
-// OrganizationRestored says what was restored.
+// RestoredCounts are numbers of records.
+type RestoredCounts struct {
+	Returned int `json:"returned"` // that are missing now
+	Changed  int `json:"changed"`  // back
+	Removed  int `json:"removed"`  // that the backup lacks
+}
+
+// Revival is something that does not work now and worked in the backup.
+type Revival struct {
+	Kind  string `json:"kind"` // key, user, service account, role, share, report
+	Name  string `json:"name"`
+	Since string `json:"since"` // why it does not work now
+}
+
+// OrganizationRestored says what was restored, or would be.
 type OrganizationRestored struct {
-	Slug       string        `json:"slug"`
-	Backup     string        `json:"backup"`
-	BackedUpAt time.Time     `json:"backed_up_at"`
-	At         *time.Time    `json:"at,omitempty"` // the second of the state, if it is later than the backup
-	Files      bool          `json:"files"`        // the backup has the bytes of files
-	Report     bundle.Report `json:"report"`
+	Slug       string    `json:"slug"`
+	Backup     string    `json:"backup"`
+	BackedUpAt time.Time `json:"backed_up_at"`
+	// At is the second of the state, if it is later than the backup.
+	At    *time.Time `json:"at,omitempty"`
+	Files bool       `json:"files"` // the backup has the bytes of files
+	// Erased: there was no such organization any more.
+	Erased bool   `json:"erased,omitempty"`
+	Access string `json:"access,omitempty"`
+	// Revived would work again with the access of then. Nothing of it does with that of now.
+	Revived []Revival                 `json:"revived,omitempty"`
+	Records RestoredCounts            `json:"records"`
+	Kinds   map[string]RestoredCounts `json:"kinds,omitempty"`
+	// The first records of each sort, by kind, identifier and name.
+	Returned []string `json:"returned,omitempty"`
+	Changed  []string `json:"changed,omitempty"`
+	Removed  []string `json:"removed,omitempty"`
+	// FilesWithout is the number of contents of files that the backup lacks.
+	FilesWithout int `json:"files_without,omitempty"`
+	// Sums describe the documents that were copied from the backup.
+	Sums        []store.Sum `json:"sums,omitempty"`
+	HeldSeconds float64     `json:"held_seconds,omitempty"` // how long writes waited
+	// Report is that of the import that made a new organization.
+	Report *bundle.Report `json:"report,omitempty"`
 }
 
 func (s *Server) orgRestore() Command {
 	return command(Command{
 		Line: "org restore SLUG --from PLACE", Short: "Restore one organization from a backup while everybody is served",
 		Audit: operation.AuditAlways,
-		Long: "Restore one organization from a backup of this installation, while it and all others are served. Records that were changed\n" +
-			"since are changed back, purged ones return with the bytes of their files, and those created since are removed for good, so\n" +
-			"it shows first what would be changed and asks for --yes. Keys, passwords and the audit log stay as they are now; people who\n" +
-			"were deactivated since are active again, and limits are those of the backup.\n" +
-			"With --as the backup becomes a new organization beside the living one, to look and compare; it has no keys and passwords.\n" +
+		Long: "Restore one organization from a backup of this installation, while it and all others are served. Its records are copied\n" +
+			"beside those of now and replace them in one step: changed ones are changed back, purged ones return with the bytes of\n" +
+			"their files, and those created since are removed for good. So it shows first what would be changed and asks for --yes.\n" +
+			"Keys, passwords, people and share links stay as they are now, unless --access then makes them those of the backup;\n" +
+			"--dry-run lists which of them would work again. The audit log goes on. An organization that was erased comes back with\n" +
+			"all of these, and with its audit log. Nobody stays signed in by a session of then.\n" +
+			"With --as the backup becomes a new organization beside the living one, to look and compare; it has no keys, passwords,\n" +
+			"share links and history.\n" +
 			"With --at it is the state of any second that the log of changes has (the setting backup.log).\n" +
-			"After an interruption repeat the command, with --as under another slug: tenantry org delete SLUG --yes --now removes what\n" +
+			"After an interruption the organization is what it was, or restored: repeat the command to go on, or undo what was begun\n" +
+			"with tenantry org move SLUG --rollback. With --as, use another slug: tenantry org delete SLUG --yes --now removes what\n" +
 			"there is of the first one.",
 		Example: "  tenantry org restore acme --from /backup/tenantry --at 2026-11-27T15:45:07Z --dry-run\n" +
 			"  tenantry org restore acme --from /backup/tenantry --dry-run\n" +
 			"  tenantry org restore acme --from /backup/tenantry --backup 20261127T154500Z --yes\n" +
+			"  tenantry org restore acme --from /backup/tenantry --access then --yes\n" +
 			"  tenantry org restore acme --from /backup/tenantry --as acme-then",
 		Hint: "repeat the command to go on",
 	}, s.restoreOrganization)
@@ -61,7 +107,7 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	if found == nil || found.Backup == "" {
 		return nil, err
 	}
-	r := &found.Report
+	r := &found.Records
 	c.Note("backup", found.Backup)
 	then := found.BackedUpAt
 	if found.At != nil {
@@ -71,7 +117,10 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	if in.As != "" {
 		c.Note("from", in.Slug)
 	}
-	for name, n := range map[string]int{"created": r.Created, "updated": r.Updated, "removed": r.Removed} {
+	if found.Access != "" {
+		c.Note("access", found.Access)
+	}
+	for name, n := range map[string]int{"returned": r.Returned, "changed": r.Changed, "removed": r.Removed} {
 		if !in.DryRun {
 			c.Note(name, strconv.Itoa(n))
 		}
@@ -81,20 +130,47 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	if err == nil && !found.Files {
 		c.addNote("Note: the backup has no bytes of files; those that are not here any more stay missing.")
 	}
-	if err == nil && unconfirmed && r.Created+r.Updated+r.Removed == 0 {
+	if err == nil && unconfirmed && r.Returned+r.Changed+r.Removed == 0 && len(found.Revived) == 0 {
 		c.addNote(found.Slug + " is what it was then: there is nothing to restore.")
 		return found, s.setTenant(ctx, c, found.Slug)
 	}
 	if err == nil && unconfirmed {
 		err = fail(CodeInvalid, "nothing was changed yet: %d records would return, %d would be changed back, and %d would be "+
-			"removed for good; confirm with --yes", r.Created, r.Updated, r.Removed)
+			"removed for good;%s confirm with --yes", r.Returned, r.Changed, r.Removed, found.access())
 	}
-	if err == nil && in.As != "" {
+	switch {
+	case err != nil:
+	case in.As != "":
 		c.addNote(fmt.Sprintf("%s is what %s was at %s. Its people choose passwords by the links of "+
 			"tenantry user update USER --org %[1]s --link", found.Slug, in.Slug, then.Format(time.RFC3339)))
+	case len(found.Revived) > 0 && in.DryRun:
+		c.addNote(strings.TrimSpace(found.access()))
 	}
-	if err == nil {
+	if err == nil && (!in.DryRun || !found.Erased) {
 		err = s.setTenant(ctx, c, found.Slug)
 	}
 	return found, err
+}
+
+// maxNamed bounds the names in a message.
+const maxNamed = 10
+
+// access says what would work again, or stays as it is.
+func (r *OrganizationRestored) access() string {
+	if len(r.Revived) == 0 {
+		return ""
+	}
+	names := make([]string, 0, maxNamed)
+	for i := range r.Revived[:min(len(r.Revived), maxNamed)] {
+		one := &r.Revived[i]
+		names = append(names, fmt.Sprintf("%s %s (%s)", one.Kind, one.Name, one.Since))
+	}
+	if more := len(r.Revived) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	says := "%d would work again: %s;"
+	if r.Access == AccessNow {
+		says = "%d worked then and stay as they are now, unless --access then makes them work again: %s;"
+	}
+	return " " + fmt.Sprintf(says, len(r.Revived), strings.Join(names, ", "))
 }

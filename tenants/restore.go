@@ -221,14 +221,9 @@ func (m *mover) withTenant(ctx context.Context, do func(context.Context, *Tenant
 	return do(ctx, t)
 }
 
-// ErrKeysGone: the organization's data keys in the backup cannot be opened any more.
-var ErrKeysGone = errors.New("the data keys of the organization in that backup are wrapped by a key that the keyring has " +
-	"retired, so its encrypted values cannot be read again; take a later backup, or restore the whole installation with " +
-	"the keyring of that time")
-
 // Revive brings back an organization that was erased, or of which the control data have no record, as it was in a backup.
 // The bytes of its files are restored by Before. Nothing of it is served until all is there. After an interruption the
-// same call goes on, and Remove erases what there is. Errors: ErrKeysGone, ErrOtherOrganization, ErrMoving if another
+// same call goes on, and Remove erases what there is. Errors: keyring.ErrRetired, ErrOtherOrganization, ErrMoving if another
 // call took over; store.ErrForeign, store.ErrUnavailable, those of the functions in r.
 func (d *Directory) Revive(ctx context.Context, slug string, r Restoration) (*MoveReport, error) {
 	if r.Progress == nil {
@@ -302,7 +297,8 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 	return report, err
 }
 
-// rewrapped returns wrapped data keys of an organization under the keyring's present primary. Error: ErrKeysGone.
+// rewrapped returns wrapped data keys of an organization under the keyring's present primary. Errors: keyring.ErrRetired,
+// keyring.ErrUnknownVersion.
 func (d *Directory) rewrapped(org int64, keys map[string][]string) (map[string][]string, error) {
 	if err := d.reloadKeyring(); err != nil {
 		return nil, err
@@ -311,9 +307,6 @@ func (d *Directory) rewrapped(org int64, keys map[string][]string) (map[string][
 	for _, purpose := range slices.Sorted(maps.Keys(keys)) {
 		for _, text := range keys[purpose] {
 			again, _, err := keyring.RewrapDataKey(d.keyring, org, purpose, text)
-			if errors.Is(err, keyring.ErrUnknownVersion) {
-				return nil, fmt.Errorf("%w (%w)", ErrKeysGone, err)
-			}
 			if err != nil {
 				return nil, err
 			}

@@ -64,13 +64,13 @@ type Sum struct {
 type Mover struct {
 	store    *Store
 	from, to driver.Workspace
-	apart    bool                 // from is only read: no notes are stored
-	kinds    []*Spec              // what is copied
+	apart    bool    // from is only read: no notes are stored
+	kinds    []*Spec // what is copied
 	// lift is added to the revisions of documents of from, and alter, if set, returns their body; both are for Fill.
 	lift  int64
 	alter func(kind, id string, body []byte) ([]byte, error)
-	seen     map[string]time.Time // when each note, by id, was first read
-	done     []driver.Document    // notes that need not be read again
+	seen  map[string]time.Time // when each note, by id, was first read
+	done  []driver.Document    // notes that need not be read again
 	// copied has the checksums of the documents that notes named, as they were last copied. Notes are read several
 	// times, and documents that have not changed since need not be written again.
 	copied map[string][sha256.Size]byte

@@ -212,4 +212,3 @@ func (w *Workspace) parts(ctx context.Context, spec *Spec) (map[string]driver.Do
 		}
 	}
 }
-

@@ -376,7 +376,7 @@ type Resident struct {
 	driver.Resident
 	Org   int64 // 0 if it does not belong to an organization
 	Place string
-	Err error // why the owner could not be read
+	Err   error // why the owner could not be read
 }
 
 // Residents returns every workspace on a backend, except the control workspace in use and the workspaces of

@@ -260,7 +260,7 @@ func (m *mover) run(ctx context.Context) (*MoveReport, error) {
 	if m.fill != nil {
 		m.fill.Progress = m.copier.Progress
 		var err error
-		if m.filled, err = m.fill.Fill(ctx); err != nil {
+		if m.filled, err = m.fillFrom(ctx, m.fill); err != nil {
 			return nil, err
 		}
 	}
@@ -309,14 +309,18 @@ func (m *mover) copy(ctx context.Context) (int64, []store.Sum, error) {
 	for try := 1; ; try++ {
 		changed, equal, err := m.copier.Copy(ctx)
 		total += changed
-		slow := errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
-		if err == nil || !slow || ctx.Err() != nil || try == copyTries {
+		if !isSlow(ctx, err) || try == copyTries {
 			return total, equal, err
 		}
 		if err := m.awaitSettled(ctx); err != nil {
 			return total, nil, err
 		}
 	}
+}
+
+// isSlow reports whether a backend was slow or unavailable for a moment.
+func isSlow(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // beginStep reports a step, and attributes the copier's progress to it.

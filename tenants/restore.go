@@ -163,6 +163,19 @@ func restorable(o *Organization, r *Restoration) error {
 	return nil
 }
 
+// fillFrom makes a new place the same as a backup, and goes on after a backend was slow or unavailable for a moment.
+func (c *claim) fillFrom(ctx context.Context, fill *store.Mover) ([]store.Sum, error) {
+	for try := 1; ; try++ {
+		sums, err := fill.Fill(ctx)
+		if !isSlow(ctx, err) || try == copyTries {
+			return sums, err
+		}
+		if err := sleep(ctx, c.d.store.Leases().Settled); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // atArrival stages what a restoration changes in the control workspace when the documents have arrived.
 func (m *mover) atArrival(ctx context.Context, b *store.Batch, o *Organization) error {
 	r := m.restoration
@@ -258,7 +271,7 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 		r.Progress(MoveProgress{Step: "copying", Kind: kind, Compared: compared, Copied: copied})
 	}
 	report := &MoveReport{From: "the backup", To: org.Move.To}
-	if report.Sums, err = fill.Fill(ctx); err != nil {
+	if report.Sums, err = c.fillFrom(ctx, fill); err != nil {
 		return nil, err
 	}
 	if r.Before != nil {

@@ -307,7 +307,7 @@ func TestRestoreOrganization_Killed(t *testing.T) {
 	t.Parallel()
 	soon := func(_ *config.Config, o *gateway.Options) {
 		o.Leases = store.Leases{
-			Fresh: 100 * time.Millisecond, Settled: 400 * time.Millisecond, Copying: 200 * time.Millisecond, Hold: 2 * time.Second,
+			Fresh: 200 * time.Millisecond, Settled: 2 * time.Second, Copying: time.Second, Hold: 4 * time.Second,
 		}
 	}
 	if what, data, ok := strings.Cut(os.Getenv(killedVariable), " "); ok {
@@ -317,7 +317,7 @@ func TestRestoreOrganization_Killed(t *testing.T) {
 		_, _ = s.restoreOrg(t, func(in *control.OrganizationRestore) { in.Yes, in.Access = true, what })
 		return
 	}
-	kills := 16
+	kills := 12
 	if testing.Short() {
 		kills = 4
 	}
@@ -349,7 +349,7 @@ func TestRestoreOrganization_Killed(t *testing.T) {
 		}
 		one := make([]byte, 1)
 		_, _ = ready.Read(one) // it is about to begin
-		time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond)
 		_ = cmd.Process.Kill() // it may have ended
 		if cmd.Wait() != nil {
 			killed++

@@ -312,7 +312,11 @@ func (s *Services) examineOrganization(e *examination, at map[string]int, o *ten
 	if !s.store.HasBackend(name) {
 		e.wrong(what, fmt.Sprintf("lives on backend %s, which the configuration does not name", name), "add it to backends")
 	}
-	if o.Move != nil {
+	switch {
+	case o.Move != nil && o.Move.Restores:
+		e.warn(what, "is being restored from a backup",
+			fmt.Sprintf("if that was interrupted: the same tenantry org restore goes on, tenantry org move %s --rollback undoes it", o.Slug))
+	case o.Move != nil:
 		e.warn(what, fmt.Sprintf("is being moved to %s", o.Move.To),
 			fmt.Sprintf("if the move was interrupted: tenantry org move %[1]s --to %[2]s goes on, tenantry org move %[1]s --rollback undoes it",
 				o.Slug, o.Move.To))

@@ -80,7 +80,7 @@ func TestBucket(t *testing.T) {
 	t.Parallel()
 	s3test.Server(t)
 	clock := new(fixture.Clock)
-	s := newSite(t, gatewaytest.Embedded, clock.Option)
+	s := newSite(t, gatewaytest.Embedded, clock.Option, quickly)
 	s.inBucket(t)
 	acme, key := s.organization(t, "acme")
 	birch, birchKey := s.organization(t, "birch")
@@ -963,7 +963,7 @@ func TestRestoreOrganization(t *testing.T) {
 	for name, isolation := range isolations(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, isolation)
+			s := newSite(t, isolation, quickly)
 			acme, key := s.organization(t, "acme")
 			birch, birchKey := s.organization(t, "birch")
 			want := exported(t, acme)

@@ -151,7 +151,7 @@ func note(t *testing.T, g *gatewaytest.Gateway) {
 func TestHeads_OrganizationRestored(t *testing.T) {
 	t.Parallel()
 	clock := new(fixture.Clock)
-	s := newSite(t, clock.Option)
+	s := newSite(t, gatewaytest.Embedded, clock.Option, quickly)
 	acme, key := s.organization(t, "acme")
 	m := s.backUp(t, nil)
 	fixture.As(acme, gatewaytest.WithKey(key)).Create(t, "/api/contacts", `{"first_name":"Added"}`)

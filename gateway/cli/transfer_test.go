@@ -284,7 +284,7 @@ func audited(t *testing.T, dir string) {
 	defer engine.Close()
 	log := audit.New()
 	s := store.New(store.Options{Engine: engine, Tenant: []*store.Spec{log.Spec()}})
-	there, err := s.Residents(t.Context(), store.DefaultBackend, func(int64) bool { return false })
+	there, err := s.Residents(t.Context(), store.DefaultBackend, func(int64, string) bool { return false })
 	if err != nil || len(there) != 1 {
 		t.Fatalf("got %v, %v, want no error and len(there) = 1", there, err)
 	}

@@ -255,8 +255,8 @@ func (a *access) alterReport(kind, id string, body []byte) ([]byte, error) {
 	})
 }
 
-// alterPart keeps sessions and links of people from coming back with them: a session of the backup, or one that was ended
-// since, is void, and so is a link that sets a password.
+// alterPart keeps sessions and links of people from coming back with them: a session of the backup, or one that was
+// ended since, is void, and so is a link that sets a password.
 func (a *access) alterPart(kind string, then, _ []byte) ([]byte, error) {
 	if kind != "users" {
 		return then, nil

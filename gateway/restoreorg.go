@@ -263,8 +263,8 @@ func (r *orgRestore) returnBytes(ctx context.Context, now *tenants.Tenant) error
 	})
 }
 
-// withoutBytes returns how many different contents of files a backup without bytes cannot bring back; now is nil if there
-// is no organization.
+// withoutBytes returns how many different contents of files a backup without bytes cannot bring back; now is nil if
+// there is no organization.
 func (r *orgRestore) withoutBytes(ctx context.Context, now *tenants.Tenant) (n int, err error) {
 	if now == nil {
 		stored, err := r.then.contents.Storage(ctx, r.was)

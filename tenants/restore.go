@@ -15,10 +15,11 @@ import (
 	"tenantry/internal/texts"
 )
 
-// A restoration copies the documents of a backup into a new generation of the organization's workspace, beside the one in
-// use, and then moves the organization there as move.go does. So readers see the former documents or the restored ones,
-// and after an interruption the organization is what it was, or restored. What goes on while the rest is set back (the
-// audit log, what is known of bytes of files) is copied from the workspace in use, with the changes of the meantime.
+// A restoration copies the documents of a backup into a new generation of the organization's workspace, beside the one
+// in use, and then moves the organization there as move.go does. So readers see the former documents or the restored
+// ones, and after an interruption the organization is what it was, or restored. What goes on while the rest is set
+// back (the audit log, what is known of bytes of files) is copied from the workspace in use, with the changes of the
+// meantime.
 //
 // An erased organization has no workspace and no people. Its documents are copied first, and one batch of the control
 // workspace brings back people, keys, data keys and the organization itself.
@@ -52,9 +53,9 @@ type Restoration struct {
 var ErrOtherOrganization = errors.New("the backup has another organization of that name or number than there is now; " +
 	"restore it under another slug (--as)")
 
-// Restore makes an organization what it was in a backup, and returns the sums of the documents that were copied from it.
-// While it is copied, requests are served; at the end writes wait for a moment. After an interruption the same call goes
-// on, and RollBackMove undoes it. Errors: as Move, and ErrOtherOrganization; those of the functions in r.
+// Restore makes an organization what it was in a backup, and returns the sums of the documents that were copied from
+// it. While it is copied, requests are served; at the end writes wait for a moment. After an interruption the same
+// call goes on, and RollBackMove undoes it. Errors: as Move, and ErrOtherOrganization; those of the functions in r.
 func (d *Directory) Restore(ctx context.Context, slug string, r Restoration) (*MoveReport, error) {
 	if r.Progress == nil {
 		r.Progress = func(MoveProgress) {}
@@ -234,10 +235,11 @@ func (m *mover) withTenant(ctx context.Context, do func(context.Context, *Tenant
 	return do(ctx, t)
 }
 
-// Revive brings back an organization that was erased, or of which the control data have no record, as it was in a backup.
-// The bytes of its files are restored by Before. Nothing of it is served until all is there. After an interruption the
-// same call goes on, and Remove erases what there is. Errors: keyring.ErrRetired, ErrOtherOrganization, ErrMoving if another
-// call took over; store.ErrForeign, store.ErrUnavailable, those of the functions in r.
+// Revive brings back an organization that was erased, or of which the control data have no record, as it was in a
+// backup. The bytes of its files are restored by Before. Nothing of it is served until all is there. After an
+// interruption the same call goes on, and Remove erases what there is. Errors: keyring.ErrRetired,
+// ErrOtherOrganization, ErrMoving if another call took over; store.ErrForeign, store.ErrUnavailable, those of the
+// functions in r.
 func (d *Directory) Revive(ctx context.Context, slug string, r Restoration) (*MoveReport, error) {
 	if r.Progress == nil {
 		r.Progress = func(MoveProgress) {}
@@ -310,8 +312,8 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 	return report, err
 }
 
-// rewrapped returns wrapped data keys of an organization under the keyring's present primary. Errors: keyring.ErrRetired,
-// keyring.ErrUnknownVersion.
+// rewrapped returns wrapped data keys of an organization under the keyring's present primary. Errors:
+// keyring.ErrRetired, keyring.ErrUnknownVersion.
 func (d *Directory) rewrapped(org int64, keys map[string][]string) (map[string][]string, error) {
 	if err := d.reloadKeyring(); err != nil {
 		return nil, err
@@ -329,8 +331,8 @@ func (d *Directory) rewrapped(org int64, keys map[string][]string) (map[string][
 	return all, nil
 }
 
-// beginRevival records that an erased organization is being restored, with a record for it if there is none. Until it is
-// complete, the organization counts as erased.
+// beginRevival records that an erased organization is being restored, with a record for it if there is none. Until it
+// is complete, the organization counts as erased.
 func (d *Directory) beginRevival(ctx context.Context, slug string, r *Restoration, id string) (*Organization, error) {
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if errors.Is(err, ErrUnknownTenant) {

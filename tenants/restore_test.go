@@ -20,8 +20,8 @@ func restoredFrom(t *testing.T, backup *replica) tenants.Restoration {
 	return tenants.Restoration{From: was}
 }
 
-// TestRestore_Other: an organization is not replaced by another one that has its slug or its number in a backup, and one
-// that exists is not made anew.
+// TestRestore_Other: an organization is not replaced by another one that has its slug or its number in a backup, and
+// one that exists is not made anew.
 func TestRestore_Other(t *testing.T) {
 	t.Parallel()
 	backup, one := newFleet(t).start(t, "first"), newFleet(t).start(t, "first")
@@ -55,8 +55,8 @@ func TestRestore_Other(t *testing.T) {
 	}
 }
 
-// TestRevive_Unknown brings back an organization that the control data do not know, such as those that were put back from
-// before it was made. Its number is given to nobody else.
+// TestRevive_Unknown brings back an organization that the control data do not know, such as those that were put back
+// from before it was made. Its number is given to nobody else.
 func TestRevive_Unknown(t *testing.T) {
 	t.Parallel()
 	f, other := newFleet(t), newFleet(t)
@@ -76,8 +76,8 @@ func TestRevive_Unknown(t *testing.T) {
 	}
 }
 
-// TestRestore_Moving: an organization that is being moved, or has an old copy on another backend, is not restored, and one
-// that is being restored is not moved. A restoration that is rolled back leaves nothing.
+// TestRestore_Moving: an organization that is being moved, or has an old copy on another backend, is not restored, and
+// one that is being restored is not moved. A restoration that is rolled back leaves nothing.
 func TestRestore_Moving(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -305,14 +305,6 @@ func (p *pass) compare(
 	return puts, deletes, err
 }
 
-// note calls differ if it is set.
-func (p *pass) note(was, becomes *driver.Document) error {
-	if p.differ == nil {
-		return nil
-	}
-	return p.differ(was, becomes)
-}
-
 func same(a, b *driver.Document) bool {
 	return a.ID == b.ID && a.Rev == b.Rev && bytes.Equal(a.Body, b.Body) && bytes.Equal(a.Custom, b.Custom)
 }

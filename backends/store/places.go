@@ -8,9 +8,9 @@ import (
 // generationMark separates a backend from a generation in the name of a place. Names of backends do not contain it.
 const generationMark = "."
 
-// PlaceName names a place for an organization's documents: a backend, and the generation of the workspace there. A backend
-// can hold several generations of an organization at a time, one of which is in use. The name of generation 0 is that of
-// the backend. Wherever this package takes the backend of one organization, it takes such a name.
+// PlaceName names a place for an organization's documents: a backend, and the generation of the workspace there. A
+// backend can hold several generations of an organization at a time, one of which is in use. The name of generation 0
+// is that of the backend. Wherever this package takes the backend of one organization, it takes such a name.
 func PlaceName(backend string, generation int64) string {
 	if generation == 0 {
 		return BackendName(backend)

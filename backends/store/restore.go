@@ -58,8 +58,8 @@ func (m *Mover) Only(kinds ...string) {
 	m.kinds = slices.DeleteFunc(slices.Clone(m.kinds), func(s *Spec) bool { return !slices.Contains(kinds, s.Name) })
 }
 
-// Fill makes the new place the same as the backup and returns a Sum for each kind, over the documents as they are stored
-// there. Errors: ErrDiffers, *UnreadableError, ErrUnavailable.
+// Fill makes the new place the same as the backup and returns a Sum for each kind, over the documents as they are
+// stored there. Errors: ErrDiffers, *UnreadableError, ErrUnavailable.
 func (m *Mover) Fill(ctx context.Context) ([]Sum, error) {
 	for range fillPasses {
 		changed, equal, err := m.Copy(ctx)
@@ -112,10 +112,10 @@ func (s *Store) Compare(ctx context.Context, now *Workspace, r Restoring, visit 
 	return nil
 }
 
-// StageParts stages, in a batch of the control workspace, that an organization's records of these kinds become those of a
-// backup: the records of the same organization there. alter, if set, returns the body to be stored instead, or nil to
-// leave the record as it is now. Records that only exist now are deleted, except if keep is set. Errors: ErrUnavailable,
-// *UnreadableError, those of alter.
+// StageParts stages, in a batch of the control workspace, that an organization's records of these kinds become those
+// of a backup: the records of the same organization there. alter, if set, returns the body to be stored instead, or
+// nil to leave the record as it is now. Records that only exist now are deleted, except if keep is set. Errors:
+// ErrUnavailable, *UnreadableError, those of alter.
 func (w *Workspace) StageParts(
 	ctx context.Context, b *Batch, r Restoring, keep bool, kinds []string,
 	alter func(kind string, then, now []byte) ([]byte, error),
@@ -211,4 +211,12 @@ func (w *Workspace) parts(ctx context.Context, spec *Spec) (map[string]driver.Do
 			return all, nil
 		}
 	}
+}
+
+// note calls differ if it is set.
+func (p *pass) note(was, becomes *driver.Document) error {
+	if p.differ == nil {
+		return nil
+	}
+	return p.differ(was, becomes)
 }

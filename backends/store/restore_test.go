@@ -25,8 +25,8 @@ func TestPlaceName(t *testing.T) {
 	}
 }
 
-// TestFill copies an organization from a backup into a place beside the one in use, which stays as it is. Revisions rise,
-// and the copy is found, opened and removed by itself.
+// TestFill copies an organization from a backup into a place beside the one in use, which stays as it is. Revisions
+// rise, and the copy is found, opened and removed by itself.
 func TestFill(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		t.Helper()

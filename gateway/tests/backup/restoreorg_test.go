@@ -73,7 +73,8 @@ type doors struct {
 	o              *gatewaytest.Org
 	key            string // with all rights, and stays
 	revoked, share string
-	session        *http.Cookie
+	session        *http.Cookie // of a person who is suspended
+	stays          *http.Cookie // of one who is not
 	report         string
 }
 
@@ -81,8 +82,13 @@ func newDoors(t *testing.T, s *site) *doors {
 	t.Helper()
 	o, key := s.organization(t, "acme")
 	d := &doors{o: o, key: key}
-	d.revoked = o.KeyWith(t, func(k *control.NewKey) { k.Name, k.Permissions = "crm", fixture.PermissionNames(tenants.AllPermissions()) }).Token
+	d.revoked = o.KeyWith(t, func(k *control.NewKey) {
+		k.Name, k.Permissions = "crm", fixture.PermissionNames(tenants.AllPermissions())
+	}).Token
 	_, d.session = o.Person(t, "ada@example.com", nil)
+	_, d.stays = o.Person(t, "eve@example.com", func(n *control.NewUser) {
+		n.Permissions = fixture.PermissionNames(tenants.AllPermissions())
+	})
 	as := fixture.As(o, gatewaytest.WithKey(key))
 	as.Create(t, "/api/custom-reports", `{"pid":"`+reportPID+`","title":"Contacts","class":"Contacts","query":{}}`)
 	d.report = o.Get(t, key, "/api/custom-reports").Field("results").([]any)[0].(map[string]any)["id"].(string)
@@ -160,10 +166,16 @@ func TestRestoreOrganization_Access(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.want(t, "as now", false)
+			if a := d.o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(d.stays)); a.Code != http.StatusOK {
+				t.Errorf("as now: the session of a person answers %d, want it to go on", a.Code)
+			}
 			if _, err := s.restoreOrg(t, withAccessOfThen); err != nil {
 				t.Fatal(err)
 			}
 			d.want(t, "as then", true)
+			if a := d.o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(d.stays)); a.Code == http.StatusOK {
+				t.Error("as then: a session of the backup is open")
+			}
 			verified(t, s.Gateway, clock)
 			if log := d.o.Get(t, d.key, "/api/audit?per_page=100").Text(); !strings.Contains(log, "org.restore") || !strings.Contains(log, "reports.revoke") {
 				t.Errorf("got %s, want the log to go on", log)
@@ -185,7 +197,7 @@ func TestRestoreOrganization_Reports(t *testing.T) {
 	as := fixture.As(d.o, gatewaytest.WithKey(d.key))
 	open := as.Create(t, "/api/custom-reports", `{"pid":"openreportofbackup","title":"Open","class":"Contacts","query":{},"secure":false}`)
 	s.backUp(t, nil)
-	as.Want(t, http.MethodDelete, "/api/custom-reports/"+d.report+"?purge=true", "", 200, "")
+	as.Want(t, http.MethodDelete, "/api/custom-reports/"+d.report, "", 200, "") // into the trash
 	as.Want(t, http.MethodPut, "/api/custom-reports/"+open, `{"secure":true}`, 200, "")
 	if _, err := s.restoreOrg(t, confirmed); err != nil {
 		t.Fatal(err)
@@ -198,8 +210,9 @@ func TestRestoreOrganization_Reports(t *testing.T) {
 	}
 }
 
-// TestRestoreOrganization_Erased brings an organization back that was erased, with keys, people, shares and history, also
-// after the keyring was rotated, and erases it again. If the key that wrapped its data keys was retired, that is said.
+// TestRestoreOrganization_Erased brings an organization back that was erased, with keys, people, shares and history,
+// also after the keyring was rotated, and erases it again. If the key that wrapped its data keys was retired, that is
+// said.
 func TestRestoreOrganization_Erased(t *testing.T) {
 	t.Parallel()
 	for name, isolation := range isolations(t) {

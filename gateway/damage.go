@@ -124,7 +124,7 @@ func (s *Services) lookFor(ctx context.Context, after string) string {
 	}
 	for i := range page {
 		if page[i].State != tenants.Removed {
-			s.store.NoteMissing(page[i].OrgID, page[i].Place())
+			s.store.NoteMissing(page[i].OrgID, page[i].Place)
 		}
 	}
 	return page[len(page)-1].Slug
@@ -158,7 +158,7 @@ func (s *Services) examineEach(ctx context.Context, after string) control.Examin
 		e.wrong("organizations", err.Error(), "")
 	}
 	for i := range page {
-		if page[i].State != tenants.Removed && s.store.HasBackend(page[i].Backend) {
+		if page[i].State != tenants.Removed && s.store.HasBackend(page[i].Home()) {
 			done.Organizations++
 			done.Documents += s.examineOne(ctx, e, &page[i])
 			s.examineBytes(ctx, e, &page[i])
@@ -177,7 +177,7 @@ func (s *Services) examineOne(ctx context.Context, e *examination, org *tenants.
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	documents, err := s.directory.Examine(ctx, org)
-	what, where := "organization "+org.Slug, "backend "+store.BackendName(org.Backend)
+	what, where := "organization "+org.Slug, "backend "+org.Home()
 	var damage *store.DamagedError
 	switch {
 	case err == nil:

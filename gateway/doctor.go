@@ -293,7 +293,7 @@ func describeStray(s *tenants.Stray) (says, advice string) {
 	case s.Of != nil && s.Of.State == tenants.Removed:
 		return fmt.Sprintf("is left from organization %s, which was erased", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
 	case s.Of != nil:
-		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, store.BackendName(s.Of.Backend)), separate
+		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, s.Of.Home()), separate
 	case s.Mine:
 		return "belongs to this installation, which knows no such organization: " + s.Owner, separate
 	case s.Owner != "":
@@ -306,7 +306,7 @@ func (s *Services) examineOrganization(e *examination, at map[string]int, o *ten
 	if o.State == tenants.Removed {
 		return
 	}
-	name := store.BackendName(o.Backend)
+	name := o.Home()
 	at[name]++
 	what := "organization " + o.Slug
 	if !s.store.HasBackend(name) {

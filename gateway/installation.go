@@ -185,7 +185,7 @@ func (s *Services) LookForFiles(ctx context.Context) error {
 			if o.State == tenants.Removed || !s.store.HasBackend(name) || found[name] {
 				continue
 			}
-			if err := s.store.FileMissing(o.OrgID, o.Place()); err != nil {
+			if err := s.store.FileMissing(o.OrgID, o.Place); err != nil {
 				lost[name]++
 				reason[name] = err
 			} else {

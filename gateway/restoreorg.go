@@ -114,7 +114,8 @@ func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestore
 	defer func() { err = errors.Join(err, remove()) }()
 	o := r.was.Org
 	into, err := r.s.directory.Create(ctx, tenants.NewOrganization{
-		Slug: r.in.As, Backend: r.s.backendLike(o.Backend), Name: o.Name, Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
+		Slug: r.in.As, Backend: r.s.backendLike(o.Home()), Name: o.Name,
+		Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
 	})
 	if err != nil {
 		return nil, err

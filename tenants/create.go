@@ -143,12 +143,12 @@ func (d *Directory) newOrganization(o *NewOrganization) (*Organization, error) {
 	org := &Organization{
 		Slug: o.Slug, Name: texts.Trim(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
 		Features: maps.Clone(o.Features), Settings: maps.Clone(o.Settings), Limits: maps.Clone(o.Limits),
-		Backend: cmp.Or(o.Backend, d.newBackend),
+		Place: cmp.Or(o.Backend, d.newBackend),
 	}
 	var faults fault.List
-	if !d.store.HasBackend(org.Backend) {
+	if !d.store.HasBackend(org.Place) {
 		faults.Add("backend", fault.Unknown, "there is no backend %q; the configuration names %s",
-			texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
+			texts.Clip(org.Place), strings.Join(d.store.Backends(), ", "))
 	}
 	checkSlug(&faults, org.Slug)
 	checkName(&faults, "name", org.Name, maxName)
@@ -185,7 +185,7 @@ func (d *Directory) prepareAll(ctx context.Context, creations []*Creation) {
 // have. Those workspaces are left alone.
 func (d *Directory) prepare(ctx context.Context, org *Organization) error {
 	for try := 1; ; try++ {
-		err := d.store.Prepare(ctx, org.OrgID, d.owner(org), org.Backend)
+		err := d.store.Prepare(ctx, org.OrgID, d.owner(org), org.Place)
 		if !errors.Is(err, store.ErrForeign) {
 			return err
 		}
@@ -218,7 +218,7 @@ func (d *Directory) insert(ctx context.Context, creations []*Creation) []*Creati
 			return d.findStored(ctx, creations, err)
 		}
 		b := creations[taken.Position]
-		err = errors.Join(err, d.store.RemoveFrom(ctx, b.org.OrgID, d.owner(b.org), b.org.Backend))
+		err = errors.Join(err, d.store.RemoveFrom(ctx, b.org.OrgID, d.owner(b.org), b.org.Place))
 		b.Err = fmt.Errorf("create organization %s: %w", b.org.Slug, err)
 		creations = slices.Delete(creations, taken.Position, taken.Position+1)
 	}

@@ -209,11 +209,12 @@ func (d *Directory) beginRemoval(
 			}
 		}
 		d.voidAccess(o)
-		// Dropping the data keys makes what was encrypted with them unreadable, in backups too. The name is not needed
+		// Dropping the data keys makes what was encrypted with them unreadable, also in copies without the control
+		// data. The name is not needed
 		// any more either.
 		*o = Organization{
-			Meta: o.Meta, OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev,
-			Backend: o.Backend, Generation: o.Generation, Former: o.Former, Ending: o.Ending, defaults: o.defaults,
+			Meta: o.Meta.Bare(), OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev,
+			Place: o.Place, Former: o.Former, Ending: o.Ending, defaults: o.defaults,
 		}
 		return nil
 	})
@@ -222,9 +223,9 @@ func (d *Directory) beginRemoval(
 // places returns the places that hold documents of the organization.
 func (o *Organization) places() []string {
 	if o.Former == "" {
-		return []string{o.Place()}
+		return []string{store.BackendName(o.Place)}
 	}
-	return []string{o.Place(), store.BackendName(o.Former)}
+	return []string{store.BackendName(o.Place), store.BackendName(o.Former)}
 }
 
 // removePeople purges the organization's partition of the control workspace and adds the number of records to Ending.
@@ -255,7 +256,7 @@ func (d *Directory) removePeople(ctx context.Context, org *Organization) error {
 
 func (d *Directory) removeDocuments(ctx context.Context, org *Organization) error {
 	// A mover that copies there, or a replica on another machine, may still write until its lease ends.
-	if org.Former != "" || d.store.Remote(org.Backend) {
+	if org.Former != "" || d.store.Remote(org.Home()) {
 		if err := sleep(ctx, d.store.Leases().Settled); err != nil {
 			return err
 		}

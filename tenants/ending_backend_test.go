@@ -27,7 +27,7 @@ func TestErasureNeedsTheBackend(t *testing.T) {
 		t.Fatalf("got %v, %v, want no error and len(found) = 1", len(found), err)
 	}
 	if _, err := orgs.In(control).Update(t.Context(), found[0].ID, func(o *tenants.Organization) error {
-		o.Backend = "elsewhere"
+		o.Place = "elsewhere"
 		return nil
 	}); err != nil {
 		t.Fatal(err)

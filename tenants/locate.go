@@ -100,7 +100,5 @@ func (d *Directory) release(ctx context.Context, org int64, match func(*Organiza
 
 // completeMove makes the backend where the documents have arrived the organization's own.
 func (o *Organization) completeMove() {
-	o.Former = o.Place()
-	o.Backend, o.Generation = store.SplitPlace(o.Move.To)
-	o.Move = nil
+	o.Former, o.Place, o.Move = store.BackendName(o.Place), o.Move.To, nil
 }

@@ -155,7 +155,7 @@ func (d *Directory) Homes(ctx context.Context) (map[string]string, error) {
 	all := map[string]string{}
 	err := d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
 		if o.State != Removed && o.Move == nil {
-			all[store.Home(o.OrgID, o.Place())] = o.Slug
+			all[store.Home(o.OrgID, o.Place)] = o.Slug
 		}
 		return nil
 	})

@@ -74,7 +74,7 @@ var ErrNotMoving = errors.New("the organization is not being moved; there is not
 func (d *Directory) owner(o *Organization) string { return d.installation + "/" + o.ID }
 
 func (d *Directory) placement(o *Organization, asked time.Time) store.Placement {
-	p := store.Placement{Backend: o.Place(), Owner: d.owner(o), Rev: o.Rev, ReadAt: asked, Quota: o.quota()}
+	p := store.Placement{Backend: o.Place, Owner: d.owner(o), Rev: o.Rev, ReadAt: asked, Quota: o.quota()}
 	if o.Move != nil {
 		p.Phase = o.Move.Phase
 	}
@@ -191,7 +191,7 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 		switch {
 		case o.State == Removed:
 			return ErrUnknownTenant
-		case o.Backend == to || o.Backend == "" && to == store.DefaultBackend:
+		case o.Home() == to:
 			return fault.One("to", fault.Unknown, "the organization lives on %s already", to)
 		case o.Move != nil && o.Move.To != to:
 			return fmt.Errorf("%w to %s; resume that, or roll it back first", ErrMoving, o.Move.To)
@@ -250,7 +250,7 @@ func (d *Directory) newMover(org *Organization, id string) *mover {
 	valid := func(o *Organization) bool { return o.Move != nil && o.Move.Mover == id }
 	return &mover{
 		claim:  claim{d: d, org: org.OrgID, owner: d.owner(org), valid: valid},
-		leases: d.store.Leases(), from: org.Place(), to: org.Move.To, began: time.Now(),
+		leases: d.store.Leases(), from: store.BackendName(org.Place), to: org.Move.To, began: time.Now(),
 	}
 }
 
@@ -471,7 +471,7 @@ func (m *mover) switched(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
 	o, err := m.d.find(ctx, store.Eq("org_id", m.org))
-	return err == nil && o.State != Removed && o.Move == nil && o.Place() == store.PlaceName(store.SplitPlace(m.to))
+	return err == nil && o.State != Removed && o.Move == nil && store.BackendName(o.Place) == store.BackendName(m.to)
 }
 
 // releaseHold lets writes go on. If it fails, the replicas that wait end the hold themselves: see locate.
@@ -562,7 +562,7 @@ func (d *Directory) finish(ctx context.Context, org *Organization) error {
 	if _, err := d.BySlug(ctx, org.Slug); err != nil { // moves the calls of this process off the copy
 		return err
 	}
-	m, err := d.store.NewMover(ctx, org.OrgID, c.owner, org.Place(), org.Former)
+	m, err := d.store.NewMover(ctx, org.OrgID, c.owner, org.Place, org.Former)
 	if err != nil {
 		return err
 	}

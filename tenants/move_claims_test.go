@@ -351,7 +351,7 @@ func TestLostStepOfAMoveLosesNoWrite(t *testing.T) {
 			if err := last.open(t, "acme").Insert(t.Context(), &piece{Name: "at last"}); err != nil {
 				t.Errorf("a write after the move: %v", err)
 			}
-			if now, err := last.directory.BySlug(t.Context(), "acme"); err != nil || now.Org.Backend != "second" || now.Org.Move != nil {
+			if now, err := last.directory.BySlug(t.Context(), "acme"); err != nil || now.Org.Place != "second" || now.Org.Move != nil {
 				t.Errorf("the organization is not on its new backend: %+v, %v", now, err)
 			}
 		})
@@ -401,8 +401,8 @@ func TestNextWriteCompletesAnArrivedMove(t *testing.T) {
 				}
 			}
 			now, err := two.directory.BySlug(t.Context(), "acme")
-			if err != nil || now.Org.Backend != "second" || now.Org.Former != "first" || now.Org.Move != nil {
-				t.Errorf(`got %+v, %v, want no error and now.Org.Backend = "second" and now.Org.Former = "first" and now.Org.Move = nil`,
+			if err != nil || now.Org.Place != "second" || now.Org.Former != "first" || now.Org.Move != nil {
+				t.Errorf(`got %+v, %v, want no error and now.Org.Place = "second" and now.Org.Former = "first" and now.Org.Move = nil`,
 					now, err)
 			}
 			if n, err := f.start(t, "first", "second").open(t, "acme").Count(t.Context(), store.Filter{}); n != 2 || err != nil {

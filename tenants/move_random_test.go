@@ -339,7 +339,7 @@ func moveAtRandom(ctx context.Context, replicas []*replica, slug string, moved, 
 			nap(ctx, 20*time.Millisecond)
 			continue
 		}
-		to := map[string]string{"first": "second", "second": "first"}[t.Org.Backend]
+		to := map[string]string{"first": "second", "second": "first"}[t.Org.Place]
 		move := func(ctx context.Context) {
 			if _, err := d.Move(ctx, slug, to, nil); err == nil {
 				moved.Add(1)
@@ -384,7 +384,7 @@ func settleMove(t *testing.T, d *tenants.Directory, slug string) {
 			err = d.FinishMove(t.Context(), slug)
 		}
 		if err == nil {
-			if _, err = d.Move(t.Context(), slug, map[string]string{"first": "second", "second": "first"}[o.Org.Backend], nil); err == nil {
+			if _, err = d.Move(t.Context(), slug, map[string]string{"first": "second", "second": "first"}[o.Org.Place], nil); err == nil {
 				return
 			}
 		}

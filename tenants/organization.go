@@ -78,15 +78,14 @@ type Organization struct {
 	RequestLimits rate.Set `json:"request_limits,omitzero"`
 	// DataKeys are the organization's wrapped data keys by purpose, newest last.
 	DataKeys map[string][]string `json:"data_keys,omitempty" use:"local"`
-	// Backend is where the documents are (empty: store.DefaultBackend), and Generation which workspace there: a
-	// restoration makes a new one. Former is the place (see store.PlaceName) that still has an old copy of them, and
-	// Finisher identifies the call that is removing it. Move is set while the organization is being moved or restored.
-	Backend    string `json:"backend,omitempty" use:"local"`
-	Generation int64  `json:"generation,omitempty" use:"local"`
-	Restores   int64  `json:"restores,omitempty" use:"local"` // how often a restoration was begun, see restore.go
-	Former     string `json:"former,omitempty" use:"local"`
-	Finisher   string `json:"finisher,omitempty" use:"local"`
-	Move       *Move  `json:"move,omitempty" use:"local"`
+	// Place is where the documents are, see store.PlaceName (empty: store.DefaultBackend). Former is the place that
+	// still has an old copy of them, and Finisher identifies the call that is removing it. Move is set while the
+	// organization is being moved or restored.
+	Place    string `json:"backend,omitempty" use:"local"`
+	Restores int64  `json:"restores,omitempty" use:"local"` // how often a restoration was begun, see restore.go
+	Former   string `json:"former,omitempty" use:"local"`
+	Finisher string `json:"finisher,omitempty" use:"local"`
+	Move     *Move  `json:"move,omitempty" use:"local"`
 	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not
 	// deleted.
 	Ending *Ending `json:"ending,omitempty" use:"local"`
@@ -108,10 +107,10 @@ type Leaving struct {
 }
 
 // Home returns the name of the backend where the documents are.
-func (o *Organization) Home() string { return store.BackendName(o.Backend) }
-
-// Place returns the name of the place where the documents are.
-func (o *Organization) Place() string { return store.PlaceName(o.Backend, o.Generation) }
+func (o *Organization) Home() string {
+	backend, _ := store.SplitPlace(o.Place)
+	return backend
+}
 
 // Feature reports whether the feature is on.
 func (o *Organization) Feature(name string) bool { return o.Features[name] }

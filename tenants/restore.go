@@ -1,7 +1,6 @@
 package tenants
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +95,7 @@ func (d *Directory) beginRestore(ctx context.Context, slug string, r *Restoratio
 		err = restorable(org, r)
 	}
 	if err == nil && org.Move == nil {
-		err = d.store.Prepare(ctx, org.OrgID, d.owner(org), store.PlaceName(org.Backend, org.Restores+1))
+		err = d.store.Prepare(ctx, org.OrgID, d.owner(org), store.PlaceName(org.Home(), org.Restores+1))
 	}
 	if err != nil {
 		return nil, err
@@ -136,7 +135,7 @@ func (r *Restoration) documents(o *Organization) store.Restoring {
 func (d *Directory) beginGeneration(o *Organization, id string) {
 	if o.Move == nil {
 		o.Restores++
-		o.Move = &Move{To: store.PlaceName(o.Backend, o.Restores), Began: d.now().UnixMilli(), Restores: true}
+		o.Move = &Move{To: store.PlaceName(o.Home(), o.Restores), Began: d.now().UnixMilli(), Restores: true}
 	}
 	o.Move.Phase, o.Move.Mover = store.Copying, id
 }
@@ -297,10 +296,10 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 			return err
 		}
 		was := r.From.Org
-		was.Meta, was.OrgID, was.Slug, was.DataKeys = o.Meta, o.OrgID, o.Slug, keys
+		was.Meta, was.OrgID, was.Slug, was.DataKeys = o.Meta.Bare(), o.OrgID, o.Slug, keys
 		was.Restores, was.AccessRev, was.defaults = o.Restores, max(o.AccessRev, was.AccessRev), o.defaults
 		was.Former, was.Finisher, was.Move, was.Ending, was.Leaving = "", "", nil, nil, nil
-		was.Backend, was.Generation = store.SplitPlace(o.Move.To)
+		was.Place = o.Move.To
 		if r.From.Org.Ending != nil { // it was deleted, but not erased yet
 			was.State = r.From.Org.Ending.Was
 		}
@@ -349,8 +348,8 @@ func (d *Directory) beginRevival(ctx context.Context, slug string, r *Restoratio
 			return ErrOtherOrganization
 		case o.Ending != nil && o.Ending.Erased == 0:
 			return errors.New("it is being erased; complete that first: tenantry org delete " + o.Slug + " --yes --now")
-		case !d.store.HasBackend(o.Backend):
-			o.Backend = d.newBackend
+		case !d.store.HasBackend(o.Home()):
+			o.Place = d.newBackend
 		}
 		return nil
 	}
@@ -358,7 +357,7 @@ func (d *Directory) beginRevival(ctx context.Context, slug string, r *Restoratio
 		return nil, err
 	}
 	if org.Move == nil {
-		if err := d.store.Prepare(ctx, org.OrgID, d.owner(org), store.PlaceName(org.Backend, org.Restores+1)); err != nil {
+		if err := d.store.Prepare(ctx, org.OrgID, d.owner(org), store.PlaceName(org.Home(), org.Restores+1)); err != nil {
 			return nil, err
 		}
 	}
@@ -380,10 +379,10 @@ func (d *Directory) insertRemoved(ctx context.Context, r *Restoration) (*Organiz
 	}
 	org := &Organization{
 		Meta: store.Meta{ID: was.ID}, OrgID: was.OrgID, Slug: was.Slug, State: Removed, AccessRev: max(was.AccessRev, 1),
-		Backend: cmp.Or(was.Backend, d.newBackend),
+		Place: was.Home(),
 	}
-	if !d.store.HasBackend(org.Backend) {
-		org.Backend = d.newBackend
+	if !d.store.HasBackend(org.Place) {
+		org.Place = d.newBackend
 	}
 	err := d.orgs.Insert(ctx, org)
 	if dup, is := errors.AsType[*store.DuplicateError](err); is {

@@ -117,7 +117,7 @@ func TestRestore_Moving(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, err := d.Stored(t.Context(), "acme")
-	if err != nil || o.Move != nil || o.Former != "" || o.Generation != 0 {
+	if err != nil || o.Move != nil || o.Former != "" || o.Place != "" {
 		t.Errorf("got %+v %v, want it as before", o, err)
 	}
 	strays, err := d.Strays(t.Context(), "second", map[int64]*tenants.Organization{o.OrgID: o})
@@ -128,20 +128,20 @@ func TestRestore_Moving(t *testing.T) {
 	if err := restore(); !errors.Is(err, stop) {
 		t.Fatalf("got %v, want it stopped before the switch", err)
 	}
-	if o, err = d.Stored(t.Context(), "acme"); err != nil || o.Generation != 0 {
+	if o, err = d.Stored(t.Context(), "acme"); err != nil || o.Place != "second" {
 		t.Errorf("got %+v %v, want that nothing was switched", o, err)
 	}
 	r.Check = nil
 	if err := restore(); err != nil {
 		t.Fatal(err)
 	}
-	if o, err = d.Stored(t.Context(), "acme"); err != nil || o.Generation != 2 || o.Home() != "second" || o.Former != "" {
+	if o, err = d.Stored(t.Context(), "acme"); err != nil || o.Place != "second.2" || o.Former != "" {
 		t.Errorf("got %+v %v, want the second generation, and no former one", o, err)
 	}
 	if _, err := d.Move(t.Context(), "acme", "first", nil); err != nil {
 		t.Errorf("moving what was restored: %v", err)
 	}
-	if o, err = d.Stored(t.Context(), "acme"); err != nil || o.Place() != "first" || o.Former != store.PlaceName("second", 2) {
+	if o, err = d.Stored(t.Context(), "acme"); err != nil || o.Place != "first" || o.Former != store.PlaceName("second", 2) {
 		t.Errorf("got %+v %v, want it on first, with an old copy", o, err)
 	}
 	if got := only(t, one.open(t, "acme")); got.Name != "before" {

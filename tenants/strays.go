@@ -76,10 +76,10 @@ func (d *Directory) identityFromWorkspaces(ctx context.Context) (string, error) 
 		}
 		for i := range page {
 			o := &page[i]
-			if after = o.Slug; o.State == Removed || !d.store.HasBackend(o.Backend) {
+			if after = o.Slug; o.State == Removed || !d.store.HasBackend(o.Home()) {
 				continue
 			}
-			owner, err := d.store.OwnerOf(ctx, o.OrgID, o.Place())
+			owner, err := d.store.OwnerOf(ctx, o.OrgID, o.Place)
 			if identity, is := strings.CutSuffix(owner, "/"+o.ID); is && len(identity) == 2*identitySize {
 				return identity, nil
 			}
@@ -88,7 +88,7 @@ func (d *Directory) identityFromWorkspaces(ctx context.Context) (string, error) 
 			}
 			// A damaged workspace can be skipped, but a backend that is down may hold workspaces that name the
 			// identity.
-			if down := d.store.Check(ctx, o.Backend); down != nil {
+			if down := d.store.Check(ctx, o.Home()); down != nil {
 				unread = fmt.Errorf("the workspaces that name it cannot be read: %w", down)
 			}
 			d.log.WarnContext(ctx, "the workspace of an organization does not name its installation", "organization", o.Slug,

@@ -21,7 +21,15 @@ type Meta struct {
 	CreatedAt int64  `json:"created_at"` // Unix milliseconds; set on insert if zero
 	UpdatedAt int64  `json:"updated_at"` // Unix milliseconds; set on insert if zero, and on every other write
 
-	bytes int64 // size of the document as last read or written; 0: unknown
+	bytes   int64  // size of the document as last read or written; 0: unknown
+	unknown string // members of the stored body that the record type has no field for, see unknown.go
+}
+
+// Bare returns the Meta without what a newer version stored in the record, so that a replacement drops that.
+func (m *Meta) Bare() Meta {
+	bare := *m
+	bare.unknown = ""
+	return bare
 }
 
 // StoreMeta gives package store access to the embedded Meta.
@@ -110,6 +118,7 @@ type Kind[T any] struct {
 	fields []fieldPath // in the order of spec.collection.Fields
 	custom []int       // index path of the custom map
 	trash  []int       // index path of the field deleted; nil if the kind has no trash
+	others unknown
 	// decoded caches the records that Peek decoded.
 	decoded *cache.Map[orgDocument, *decoded[T]]
 }
@@ -184,7 +193,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	if spec.Of != "" && (!spec.Custom || !slices.Contains(spec.Fields, spec.Of)) {
 		return nil, fmt.Errorf("store: %s: Of needs Custom and a declared field, and %q is none", spec.Name, spec.Of)
 	}
-	k := &Kind[T]{spec: &spec, custom: custom, decoded: cache.New[orgDocument, *decoded[T]](maxDecoded)}
+	k := &Kind[T]{spec: &spec, custom: custom, others: newUnknown(typ), decoded: cache.New[orgDocument, *decoded[T]](maxDecoded)}
 	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Of: spec.Of, Uncounted: spec.Uncounted}
 	for _, f := range names {
 		if spec.Custom && special[f].on {
@@ -306,7 +315,7 @@ func (k *Kind[T]) encode(rec *T) (driver.Document, error) {
 	doc := driver.Document{ID: meta.ID, Rev: meta.Rev, Values: k.values(v)}
 	var err error
 	if k.custom == nil {
-		doc.Body, err = marshal(rec)
+		doc.Body, err = k.marshal(rec, meta)
 		return doc, err
 	}
 	field := v.FieldByIndex(k.custom)
@@ -318,8 +327,13 @@ func (k *Kind[T]) encode(rec *T) (driver.Document, error) {
 	}
 	bare := *rec // without the custom values, which are stored separately from the body
 	reflect.ValueOf(&bare).Elem().FieldByIndex(k.custom).SetZero()
-	doc.Body, err = marshal(&bare)
+	doc.Body, err = k.marshal(&bare, meta)
 	return doc, err
+}
+
+func (k *Kind[T]) marshal(rec *T, meta *Meta) ([]byte, error) {
+	body, err := marshal(rec)
+	return with(body, meta.unknown), err
 }
 
 // values returns the declared values of a record.
@@ -410,7 +424,7 @@ func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
 		}
 	}
 	meta := metaOf(rec)
-	meta.ID, meta.Rev, meta.bytes = doc.ID, doc.Rev, doc.Size()
+	meta.ID, meta.Rev, meta.bytes, meta.unknown = doc.ID, doc.Rev, doc.Size(), k.others.of(doc.Body)
 	return nil
 }
 

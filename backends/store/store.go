@@ -151,8 +151,7 @@ func (s *Store) engine(backend string) (driver.Engine, string, error) {
 
 // HasBackend reports whether a backend of that name is configured; an empty name means the default backend.
 func (s *Store) HasBackend(name string) bool {
-	backend, _ := SplitPlace(name)
-	_, ok := s.backends[backend]
+	_, ok := s.backends[BackendName(name)]
 	return ok
 }
 

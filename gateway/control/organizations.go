@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +184,7 @@ func (s *Server) organizations() Group {
 
 func (s *Server) organization(o *tenants.Organization) Organization {
 	out := viewOf[Organization](o)
-	out.Backend, out.URL = cmp.Or(o.Backend, store.DefaultBackend), s.BaseURL(o.Slug)
+	out.Backend, out.URL = o.Home(), s.BaseURL(o.Slug)
 	if m := o.Move; m != nil {
 		out.Move = &Moving{To: m.To, Phase: string(m.Phase), Began: timeOf(m.Began)}
 	}

@@ -276,7 +276,7 @@ func (m *Meter) flushOne(ctx, measuring context.Context, of *ledger, full bool, 
 		return
 	}
 	err := ctx.Err()
-	_, isAway := away.Load(t.Org.Backend)
+	_, isAway := away.Load(t.Org.Home())
 	for err == nil && !isAway && len(of.waits) > 0 {
 		next := slices.IndexFunc(of.waits, func(one hour) bool { return dayOf(one.at) != dayOf(of.waits[0].at) })
 		if next < 0 {
@@ -289,7 +289,7 @@ func (m *Meter) flushOne(ctx, measuring context.Context, of *ledger, full bool, 
 	switch {
 	case isAway, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrConflict), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		if !errors.Is(err, store.ErrConflict) {
-			away.Store(t.Org.Backend, true)
+			away.Store(t.Org.Home(), true)
 		}
 		of.known.Store(true)
 	case err != nil: // the organization may be gone

@@ -189,8 +189,8 @@ func (d *Directory) beginRemoval(
 		if o.Move != nil {
 			o.Former, o.Move = o.Move.To, nil
 		}
-		for _, backend := range o.places() {
-			if !d.store.HasBackend(backend) {
+		for _, place := range o.places() {
+			if backend, _ := store.SplitPlace(place); !d.store.HasBackend(backend) {
 				return fmt.Errorf("its documents are on backend %s, which is not configured; nothing was erased", backend)
 			}
 		}
@@ -210,8 +210,7 @@ func (d *Directory) beginRemoval(
 		}
 		d.voidAccess(o)
 		// Dropping the data keys makes what was encrypted with them unreadable, also in copies without the control
-		// data. The name is not needed
-		// any more either.
+		// data. The name is not needed any more either.
 		*o = Organization{
 			Meta: o.Meta.Bare(), OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev,
 			Place: o.Place, Former: o.Former, Ending: o.Ending, defaults: o.defaults,

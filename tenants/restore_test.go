@@ -117,7 +117,7 @@ func TestRestore_Moving(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, err := d.Stored(t.Context(), "acme")
-	if err != nil || o.Move != nil || o.Former != "" || o.Place != "" {
+	if err != nil || o.Move != nil || o.Former != "" || o.Place != "second" {
 		t.Errorf("got %+v %v, want it as before", o, err)
 	}
 	strays, err := d.Strays(t.Context(), "second", map[int64]*tenants.Organization{o.OrgID: o})

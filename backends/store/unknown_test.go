@@ -17,7 +17,7 @@ type newerItem struct {
 	Text2 string         `json:"text2"`
 	List  []any          `json:"list"`
 	Deep  map[string]any `json:"deep"`
-	Last  any            `json:"na\"me,é"`
+	Last  any            `json:"näme"`
 }
 
 func newerItems() map[string]newerItem {

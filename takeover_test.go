@@ -122,10 +122,15 @@ func result[T any](t *testing.T, args ...string) (v T) {
 func installation(t *testing.T) (dir, token string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "data")
-	result[any](t, "org", "create", "--slug", "acme", "--name", "Acme", "--data", dir)
-	key := result[struct{ Token string }](t, "key", "create", "--org", "acme", "--name", "k", "--kind", "server_full",
-		"--permission", "contacts", "--data", dir)
-	return dir, key.Token
+	return dir, organization(t, "--data", dir)
+}
+
+// organization makes the organization acme, and returns the token of a key. The arguments name the installation.
+func organization(t *testing.T, args ...string) (token string) {
+	t.Helper()
+	result[any](t, append([]string{"org", "create", "--slug", "acme", "--name", "Acme"}, args...)...)
+	return result[struct{ Token string }](t, append([]string{"key", "create", "--org", "acme", "--name", "k",
+		"--kind", "server_full", "--permission", "contacts"}, args...)...).Token
 }
 
 // ask sends a request and returns the status and the answer.
@@ -203,7 +208,8 @@ type load struct {
 	slowest atomic.Int64 // nanoseconds
 }
 
-func startLoad(t *testing.T, address, token string) *load {
+// startLoad starts clients, each with a transport of its own that through returns.
+func startLoad(t *testing.T, through func(http.RoundTripper) http.RoundTripper, address, token string) *load {
 	t.Helper()
 	const clients = 8
 	l := &load{stop: make(chan struct{})}
@@ -211,37 +217,81 @@ func startLoad(t *testing.T, address, token string) *load {
 		l.clients.Go(func() {
 			transport := &http.Transport{DisableKeepAlives: n == 0}
 			defer transport.CloseIdleConnections()
+			c := client{load: l, t: t, through: through(transport), address: address, token: token}
 			for i := 0; ; i++ {
 				select {
 				case <-l.stop:
 					return
 				default:
 				}
-				begun := time.Now()
-				method, path, body, want := http.MethodGet, "/api/campaigns/count", "", http.StatusOK
-				if i%2 == 0 {
-					method, path, want = http.MethodPost, "/api/contacts", http.StatusOK
-					body = fmt.Sprintf(`{"last_name": "Client %d number %d"}`, n, i)
-				}
-				code, answer, err := ask(t, transport, method, address, path, token, body)
-				l.sent.Add(1)
-				if err != nil || code != want {
-					t.Errorf("%s %s: %d %s %v, want %d", method, path, code, answer, err, want)
+				if !c.step(i, fmt.Sprintf("Client %d number %d", n, i)) {
 					return
-				}
-				if i%2 == 0 {
-					l.stored.Add(1)
-				}
-				for took := int64(time.Since(begun)); ; {
-					if had := l.slowest.Load(); took <= had || l.slowest.CompareAndSwap(had, took) {
-						break
-					}
 				}
 			}
 		})
 	}
 	return l
 }
+
+// client creates records, changes each once, and reads it again.
+type client struct {
+	*load
+	t              *testing.T
+	through        http.RoundTripper
+	address, token string
+	id, name       string // of the last record
+}
+
+func (c *client) step(i int, name string) bool {
+	method, path, body := http.MethodGet, "/api/contacts/"+c.id, ""
+	switch i % 3 {
+	case 0:
+		method, path, body = http.MethodPost, "/api/contacts", fmt.Sprintf(`{"first_name": "New", "last_name": %q}`, name)
+	case 1:
+		method, body = http.MethodPut, fmt.Sprintf(`{"first_name": "Changed", "last_name": %q}`, name)
+	default:
+		name = c.name
+	}
+	begun := time.Now()
+	code, answer, err := ask(c.t, c.through, method, c.address, path, c.token, body)
+	c.sent.Add(1)
+	var got struct {
+		Data struct {
+			ID       string
+			LastName string `json:"last_name"`
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(answer), &got)
+	}
+	if err != nil || code != http.StatusOK || got.Data.LastName != name {
+		c.t.Errorf("%s %s: %d %s %v, want 200 and %s", method, path, code, answer, err, name)
+		return false
+	}
+	if i%3 == 0 {
+		c.stored.Add(1)
+		c.id = got.Data.ID
+	}
+	c.name = name
+	for took := int64(time.Since(begun)); ; {
+		if had := c.slowest.Load(); took <= had || c.slowest.CompareAndSwap(had, took) {
+			return true
+		}
+	}
+}
+
+// await waits until so many requests were sent, or one failed.
+func (l *load) await(t *testing.T, requests int64) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Minute); l.sent.Load() < requests && !t.Failed(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("too few requests")
+		}
+	}
+}
+
+// direct sends requests to the address that they name.
+func direct(t http.RoundTripper) http.RoundTripper { return t }
 
 // end stops the load and checks that every record is there once.
 func (l *load) end(t *testing.T, address, token string) {
@@ -261,7 +311,8 @@ func (l *load) end(t *testing.T, address, token string) {
 	t.Logf("%d requests, the slowest took %s", l.sent.Load(), time.Duration(l.slowest.Load()))
 }
 
-// TestTakeover replaces the server under load, again and again. No request is refused, cut or lost.
+// TestTakeover replaces the server under load, again and again, by the other version and back. No request is refused,
+// cut or lost.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	takeovers, requests := 5, int64(2000)
@@ -273,20 +324,21 @@ func TestTakeover(t *testing.T) {
 	limits := func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "TENANTRY_LIMITS__KEY=off", "TENANTRY_LIMITS__ORGANIZATION=off", "TENANTRY_LOG__REQUESTS=false")
 	}
-	now, failed := start(t, limits, args...)
+	begin := func(n int) (*running, *running) {
+		return start(t, func(cmd *exec.Cmd) {
+			limits(cmd)
+			versionOf(n)(cmd)
+		}, args...)
+	}
+	now, failed := begin(0)
 	if now == nil {
 		code, text := failed.wait(t)
 		t.Fatalf("the first server ended with %d: %s", code, text)
 	}
-	l := startLoad(t, now.address, token)
+	l := startLoad(t, direct, now.address, token)
 	for i := range takeovers {
-		for deadline := time.Now().Add(5 * time.Minute); l.sent.Load() < int64(i+1)*requests/int64(takeovers+1) && !t.Failed(); {
-			time.Sleep(time.Millisecond)
-			if time.Now().After(deadline) {
-				t.Fatal("too few requests")
-			}
-		}
-		next, failed := start(t, limits, args...)
+		l.await(t, int64(i+1)*requests/int64(takeovers+1))
+		next, failed := begin(i + 1)
 		if next == nil {
 			code, text := failed.wait(t)
 			t.Fatalf("takeover %d: the next server ended with %d: %s\n%s", i, code, text, now.stderr)
@@ -299,9 +351,7 @@ func TestTakeover(t *testing.T) {
 		}
 		now = next
 	}
-	for l.sent.Load() < requests && !t.Failed() {
-		time.Sleep(time.Millisecond)
-	}
+	l.await(t, requests)
 	l.end(t, now.address, token)
 	now.signal(t, syscall.SIGTERM)
 	code, text := now.wait(t)
@@ -309,6 +359,7 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("the last server ended with %d: %s", code, text)
 	}
 	t.Log(regexp.MustCompile(`"requests waited","for":"[^"]*"`).FindString(text))
+	result[any](t, "doctor", "--data", dir)
 }
 
 // TestTakeover_Failed: a server goes on if its successor cannot start, or is killed.

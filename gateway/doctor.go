@@ -115,6 +115,7 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 	e.good(what, "%s: reads and writes", use)
 	s.inspectBackend(ctx, e, name)
 	s.examineLog(e, name)
+	s.examineLayouts(ctx, e, name)
 	s.examineRecords(ctx, e, name)
 	s.examineFiles(ctx, e, name)
 	indexes, err := s.store.Indexes(ctx, name)
@@ -152,6 +153,23 @@ func (s *Services) examineLog(e *examination, name string) {
 			e.warn("backend "+name+" log", says,
 				"end the program that reads the database, such as a backup or a shell; a copy without the -wal lacks these writes")
 		}
+	}
+}
+
+// examineLayouts says which databases are of an earlier or later version of the program.
+func (s *Services) examineLayouts(ctx context.Context, e *examination, name string) {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	all, ok, err := s.store.Layouts(ctx, name)
+	what := "backend " + name + " layout"
+	switch n := all.Current + len(all.Others); {
+	case err != nil:
+		e.warn(what, err.Error(), "")
+	case ok && len(all.Others) > 0:
+		e.warn(what, fmt.Sprintf("%d of %d databases were last used by another version of the program, such as %s",
+			len(all.Others), n, all.Others[0]), "each gets the tables, columns and indexes of this version when it is first used")
+	case ok:
+		e.good(what, "all databases (%d) have that of this version", n)
 	}
 }
 

@@ -189,6 +189,21 @@ type Breaker interface {
 	Refusing() bool
 }
 
+// Upgrader is an engine whose databases get the layout of this version (tables, columns and indexes) when a workspace in
+// them is first opened.
+type Upgrader interface {
+	// Layouts compares the databases with this version, and changes none. of returns the collections with which a
+	// workspace is opened; for a database of several workspaces it is called with a name that none of them has. Error:
+	// ErrUnavailable; that of the context.
+	Layouts(ctx context.Context, of func(workspace string) []*Collection) (Layouts, error)
+}
+
+// Layouts says how many databases have the layout of this version.
+type Layouts struct {
+	Current int
+	Others  []string // the names of those that have that of another version, sorted
+}
+
 // Inspector is an engine that can report to an operator on the services it depends on, beyond whether it answers.
 type Inspector interface {
 	// Inspect returns findings in a stable order, even while the server does not answer. When the context ends, it

@@ -95,6 +95,7 @@ var (
 	_ driver.Keeper       = (*Engine)(nil)
 	_ driver.PageLogger   = (*Engine)(nil)
 	_ driver.Sizer        = (*Engine)(nil)
+	_ driver.Upgrader     = (*Engine)(nil)
 	_ driver.Explainer    = (*workspace)(nil)
 	_ driver.Meter        = (*workspace)(nil)
 	_ driver.Counting     = (*workspace)(nil)

@@ -117,6 +117,22 @@ func (s *Store) Lag(backend string) func() (bytes int64, age time.Duration) {
 	return nil
 }
 
+// Layouts says which databases of a backend have the layout of this version; the others get it when they are first used.
+// ok is false if the backend has no such layouts. Errors: ErrUnavailable; that of the context.
+func (s *Store) Layouts(ctx context.Context, backend string) (_ driver.Layouts, ok bool, err error) {
+	e, ok := ability[driver.Upgrader](s, backend)
+	if !ok {
+		return driver.Layouts{}, false, nil
+	}
+	all, err := e.Layouts(ctx, func(workspace string) []*driver.Collection {
+		if workspace == controlName {
+			return s.control
+		}
+		return s.tenant
+	})
+	return all, true, err
+}
+
 // Refusing returns a function that reports whether the backend currently refuses calls without trying, because its
 // server does not answer; nil if the backend never does that.
 func (s *Store) Refusing(backend string) func() bool {

@@ -1,10 +1,14 @@
 package cli_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"tenantry/gateway/control"
 )
@@ -65,6 +69,16 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("shared files: %v, %v", found, err)
 	}
 	path := found[0]
+
+	// The file of another version is named, and has the layout of this one as soon as it was used.
+	another(t, path)
+	former := run(t, "", "--data", dir, "doctor")
+	if err := contains(former.stdout, "1 of 2 databases were last used by another version", "such as _shared-"); former.code != 0 || err != nil {
+		t.Errorf("a file of another version: code %d, %v", former.code, err)
+	}
+	if a := run(t, "", "--data", dir, "doctor"); a.code != 0 || strings.Contains(a.stdout, "another version") {
+		t.Errorf("after the file was used: code %d, %s", a.code, a.stdout)
+	}
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +124,18 @@ backends:
 	a = run(t, "", "--data", dir, "doctor")
 	if err := contains(a.stdout, `"organization far"`, "lives on backend other, which the configuration does not name"); a.code != 1 || err != nil {
 		t.Errorf("an organization on a backend without settings: code %d, %v", a.code, err)
+	}
+}
+
+// another makes a database that of a version of the program with other fields.
+func another(t *testing.T, path string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sqlitex.ExecuteScript(conn, `UPDATE collections SET spec = '{"Name": "contacts"}' WHERE name = 'contacts'`, nil)
+	if err = errors.Join(err, conn.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -238,8 +238,13 @@ type crowd struct {
 // crowd creates n organizations with a key each, the first of them by single commands, the others by one command from a
 // file.
 func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
-	c, err := memoize(b, withCommas(n)+" organizations", func() (*crowd, error) {
-		s, err := b.server(ctx, "crowd")
+	return b.crowdOn(ctx, "crowd", n)
+}
+
+// crowdOn is crowd on a server of that name.
+func (b *bench) crowdOn(ctx context.Context, name string, n int) (*server, *crowd, error) {
+	c, err := memoize(b, withCommas(n)+" organizations of "+name, func() (*crowd, error) {
+		s, err := b.server(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -299,7 +304,7 @@ func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := b.server(ctx, "crowd")
+	s, err := b.server(ctx, name)
 	return s, c, err
 }
 

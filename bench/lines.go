@@ -109,6 +109,8 @@ func lines(fewer int) []line {
 		{name: "memory", what: "memory by active organizations", measure: memory(crowd)},
 		{name: "crowd", what: "creating organizations", measure: creating(crowd)},
 		{name: "soak", what: "a soak", long: true, measure: soak(crowd)},
+		{name: "backup", what: "load next to backups", measure: backingUp},
+		{name: "restore", what: "restoring", measure: restoring},
 		{name: "folder", what: "page 1 of a folder of 100,000 files, 50 a page", connections: 8,
 			ours: page(1), references: []reference{theirPage(1)}},
 		{name: "folder", what: "page 1,000 of it", connections: 8,
@@ -325,13 +327,7 @@ func soak(n int) func(context.Context, *bench) ([]fact, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &traffic{process: s.process, server: s, spread: even}
-		for i, o := range c.orgs {
-			t.requests = append(t.requests, o.request(http.MethodGet, countPath, ""))
-			if i%4 == 0 {
-				t.requests = append(t.requests, o.request(http.MethodPost, "/api/contacts", `{"first_name":"Ada","country":"DE"}`))
-			}
-		}
+		t := mixed(s, c.orgs)
 		const slices = 10
 		var resident, files [2]int64
 		var heap [2]float64

@@ -217,7 +217,12 @@ func (b *bench) stop(name string) {
 
 // command runs a tenantry command on the server's data, as an operator would, and returns its output.
 func (b *bench) command(ctx context.Context, s *server, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(b.dir, "bin", "tenantry"), append([]string{"--data", s.data, "--output", "json"}, args...)...)
+	return b.commandOn(ctx, s.data, args...)
+}
+
+// commandOn is command on a data folder.
+func (b *bench) commandOn(ctx context.Context, data string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(b.dir, "bin", "tenantry"), append([]string{"--data", data, "--output", "json"}, args...)...)
 	out, err := cmd.Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		err = fmt.Errorf("tenantry %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)

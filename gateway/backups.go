@@ -25,18 +25,10 @@ const (
 
 // backUp writes a backup of the installation to a place. Errors: those of backup.Depot.Write.
 func (s *Services) backUp(ctx context.Context, place string, o backup.Options, files bool) (m *backup.Manifest, err error) {
-	backends := slices.DeleteFunc(s.store.Backends(), func(name string) bool { return name == s.cfg.Control })
-	backends = append(backends, s.cfg.Control)
 	if err := s.checkPlace(place); err != nil {
 		return nil, err
 	}
-	src := backup.Source{
-		Installation: s.directory.Installation(), Version: s.version, Backends: backends, Archive: s.archive,
-		Still: s.directory.Still, Keyring: s.cfg.KeyringPath(), Now: s.now, Homes: s.directory.Homes,
-	}
-	if files {
-		src.Files = s.markedBucket()
-	}
+	src := s.backupSource(files)
 	depot, err := openDepot(&s.cfg, place, true)
 	if err != nil {
 		return nil, err
@@ -53,6 +45,18 @@ func (s *Services) backUp(ctx context.Context, place string, o backup.Options, f
 		err = fmt.Errorf("%w %s, by another replica", backup.ErrBusy, place)
 	}
 	return m, err
+}
+
+func (s *Services) backupSource(files bool) backup.Source {
+	backends := slices.DeleteFunc(s.store.Backends(), func(name string) bool { return name == s.cfg.Control })
+	src := backup.Source{
+		Installation: s.directory.Installation(), Version: s.version, Backends: append(backends, s.cfg.Control),
+		Archive: s.archive, Still: s.directory.Still, Keyring: s.cfg.KeyringPath(), Now: s.now, Homes: s.directory.Homes,
+	}
+	if files {
+		src.Files = s.markedBucket()
+	}
+	return src
 }
 
 // checkPlace returns an error if a folder of backups would be in a folder that the gateway uses itself, or around one:

@@ -149,14 +149,22 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 	return found, nil
 }
 
-// Homes returns the slugs of the organizations that have data and are not being moved, by their backend and workspace,
-// like default/org-1. Error: store.ErrUnavailable.
-func (d *Directory) Homes(ctx context.Context) (map[string]string, error) {
-	all := map[string]string{}
+// Home is where the data of an organization are.
+type Home struct {
+	At string // backend and workspace, like default/org-1; empty: it was erased
+	// Moving: it is being moved or restored. Arrived: all is copied, and the next write makes the new place its home.
+	Moving, Arrived bool
+}
+
+// Homes returns the homes of all organizations by their slugs. Error: store.ErrUnavailable.
+func (d *Directory) Homes(ctx context.Context) (map[string]Home, error) {
+	all := map[string]Home{}
 	err := d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
-		if o.State != Removed && o.Move == nil {
-			all[store.Home(o.OrgID, o.Place)] = o.Slug
+		h := Home{Moving: o.Move != nil, Arrived: o.Move != nil && o.Move.Arrived}
+		if o.State != Removed {
+			h.At = store.Home(o.OrgID, o.Place)
 		}
+		all[o.Slug] = h
 		return nil
 	})
 	if err != nil {

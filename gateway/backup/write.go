@@ -21,6 +21,7 @@ import (
 	"tenantry/backends/blobs"
 	"tenantry/backends/store"
 	"tenantry/internal/durable"
+	"tenantry/tenants"
 )
 
 // Source is the installation that is backed up.
@@ -33,8 +34,8 @@ type Source struct {
 	// store.Archiving.
 	Archive func(ctx context.Context, backend string, o store.Archiving) ([]store.Archived, error)
 	Still   func(ctx context.Context, do func() error) error
-	// Homes returns where organizations are: their slugs by backend and workspace, like default/org-1.
-	Homes func(ctx context.Context) (map[string]string, error)
+	// Homes returns where organizations are, by their slugs.
+	Homes func(ctx context.Context) (map[string]tenants.Home, error)
 	// Files has the bytes of files; nil: they are not copied.
 	Files blobs.Bucket
 	// Keyring is the path of the keyring.
@@ -89,10 +90,7 @@ func (d *Depot) Write(ctx context.Context, src Source, o Options) (m *Manifest, 
 	}
 	defer unlock()
 	began := src.Now().UTC().Truncate(time.Second)
-	w := &writer{Source: src, Options: o, Depot: d, m: &Manifest{
-		Format: format, Name: began.Format(nameLayout), Version: src.Version, Installation: src.Installation, Began: began,
-		Databases: []Database{}, Damaged: []string{},
-	}}
+	w := &writer{Source: src, Options: o, Depot: d, m: src.begun(began.Format(nameLayout), began)}
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -105,6 +103,14 @@ func (d *Depot) Write(ctx context.Context, src Source, o Options) (m *Manifest, 
 		}
 	}
 	return w.m, w.prune(ctx)
+}
+
+// begun returns the manifest of a backup that has nothing yet.
+func (s *Source) begun(name string, at time.Time) *Manifest {
+	return &Manifest{
+		Format: format, Name: name, Version: s.Version, Installation: s.Installation, Began: at,
+		Databases: []Database{}, Damaged: []string{},
+	}
 }
 
 // prepare removes what interrupted calls have left, and makes the staging folder.
@@ -181,27 +187,54 @@ func parseRecipient(text string) ([]age.Recipient, error) {
 	return all, nil
 }
 
-// databases copies the databases of all backends. What organizations had before must be in the copies.
+// maxCopies bounds how often the databases are copied because organizations were moved meanwhile.
+const maxCopies = 3
+
+// databases copies the databases of all backends. What organizations had before must be in the copies. One that was
+// moved or restored meanwhile may be in none of them as a whole, so all are copied again.
 func (w *writer) databases(ctx context.Context) error {
+	for try := 1; ; try++ {
+		moved, err := w.copyDatabases(ctx)
+		if err != nil || len(moved) == 0 {
+			return err
+		}
+		if try == maxCopies {
+			return fmt.Errorf("organizations were moved or restored while their databases were copied (%s); make the backup again",
+				strings.Join(moved, ", "))
+		}
+		w.m = w.begun(w.m.Name, w.m.Began)
+		if err := errors.Join(w.removeSet(ctx, w.m.Name), os.RemoveAll(w.staging), os.MkdirAll(w.staging, folderMode)); err != nil {
+			return err
+		}
+	}
+}
+
+// copyDatabases is databases without tries. It returns the organizations that have got another home meanwhile.
+func (w *writer) copyDatabases(ctx context.Context) (moved []string, err error) {
 	before, err := w.Homes(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	copied := map[string]bool{} // workspaces, as in Homes
+	copied := map[string]bool{} // by tenants.Home.At
 	if err := w.archive(ctx, w.Backends, copied, w.Still); err != nil {
-		return err
+		return nil, err
 	}
 	after, err := w.Homes(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, home := range slices.Sorted(maps.Keys(before)) {
-		if slug := before[home]; !copied[home] && after[home] == slug {
-			w.m.Damaged = append(w.m.Damaged, fmt.Sprintf("the database of the organization %s (%s) is missing", slug, home))
+	for _, slug := range slices.Sorted(maps.Keys(before)) {
+		was, is := before[slug], after[slug]
+		switch {
+		case is.At == "": // it was erased
+		case was.At != is.At || was.Arrived != is.Arrived:
+			moved = append(moved, slug)
+		case !was.Moving && !copied[was.At]:
+			w.m.Damaged = append(w.m.Damaged, fmt.Sprintf("the database of the organization %s (%s) is missing", slug, was.At))
 		}
 	}
 	w.m.Organizations-- // the workspace of the control data
-	return nil
+	return moved, nil
 }
 
 // archive copies the databases of backends. Each waits for the others before the last of its workspaces are copied, so

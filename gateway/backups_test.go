@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,14 +13,14 @@ import (
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/backup"
+	"tenantry/modules/imports/bundle"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
 
-// TestBackup_OfMovedOrganization: a backup has the documents of an organization that moves while it is made, and is not
-// written if organizations move all the time.
-func TestBackup_OfMovedOrganization(t *testing.T) {
-	t.Parallel()
+// openPair opens an installation with two backends. Moves take little time.
+func openPair(t *testing.T) *Services {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Data = t.TempDir()
 	cfg.Backends = map[string]config.Backend{
@@ -31,7 +33,15 @@ func TestBackup_OfMovedOrganization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestBackup_OfMovedOrganization: a backup has the documents of an organization that moves while it is made, and is not
+// written if organizations move all the time.
+func TestBackup_OfMovedOrganization(t *testing.T) {
+	t.Parallel()
+	s := openPair(t)
 	for times, wants := range []string{"default/org-1.db", "apart/org-1.db", "apart/org-1.db", ""} {
 		// The copies of apart are made before those of default, so that the organization is in none of them at first.
 		moves := 0
@@ -87,5 +97,42 @@ func move(t *testing.T, s *Services, slug string) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestImport_WhileRestored: an import during which the organization is restored does not end well, because what it stored
+// before is gone; one during which it is moved does.
+func TestImport_WhileRestored(t *testing.T) {
+	t.Parallel()
+	s := openPair(t)
+	acme, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		meanwhile func()
+		want      error
+	}{
+		"moved": {meanwhile: func() { move(t, s, "acme") }},
+		"restored": {want: bundle.ErrRestored, meanwhile: func() {
+			if _, err := s.directory.Restore(t.Context(), "acme", tenants.Restoration{From: acme}); err != nil {
+				t.Error(err)
+			}
+		}},
+		"nothing": {meanwhile: func() {}},
+	} {
+		opened := 0
+		src := bundle.Source{Open: func() (io.ReadCloser, error) {
+			if opened++; opened == 2 { // its lines are checked
+				c.meanwhile()
+			}
+			return io.NopCloser(strings.NewReader(`{"kind":"contact","external_id":"` + name + `"}` + "\n")), nil
+		}}
+		if acme, err = s.directory.BySlug(t.Context(), "acme"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.transfer.Import(t.Context(), acme, src, bundle.ImportOptions{}); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
 	}
 }

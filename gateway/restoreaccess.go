@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,8 +24,8 @@ import (
 type access struct {
 	now     time.Time
 	revived []control.Revival
-	// ended are the public identifiers of reports whose share tokens work no more now.
-	ended []string
+	// ended are the public identifiers of reports whose share tokens work no more now, until they are voided.
+	ended, voided []string
 	// strict are the reports, by identifier, that are less open now.
 	strict map[string]reports.Report
 }
@@ -210,6 +211,31 @@ func (a *access) compareShares(ctx context.Context, r *orgRestore, now *tenants.
 		}
 	}
 	return err
+}
+
+// errStricter: the fill must begin again with the reports as they are.
+var errStricter = errors.New("reports were closed or deleted while the organization was restored; repeat the command")
+
+// stillStrict returns errStricter if reports have become less open since access was compared.
+func (a *access) stillStrict(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
+	if r.found.Access == control.AccessThen {
+		return nil
+	}
+	again := &access{now: a.now, strict: map[string]reports.Report{}}
+	if err := again.compareReports(ctx, r, now); err != nil {
+		return err
+	}
+	for _, pid := range again.ended {
+		if !slices.Contains(a.voided, pid) {
+			return errStricter
+		}
+	}
+	for id, is := range again.strict {
+		if was, known := a.strict[id]; !known || was.CanShare() && !is.CanShare() || is.Secure && !was.Secure {
+			return errStricter
+		}
+	}
+	return nil
 }
 
 // compareReports finds reports that are read by fewer now.

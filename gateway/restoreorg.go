@@ -74,6 +74,10 @@ func (s *Services) restoreOrganization(
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	isErased, err := s.isErased(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
 	told(control.Progress{Step: "opening the backup", Told: true})
 	then, err := s.openBackup(ctx, depot, in.From, m, moment, dir)
 	if err != nil {
@@ -89,14 +93,25 @@ func (s *Services) restoreOrganization(
 	if in.As != "" {
 		return r.beside(ctx)
 	}
-	living, err := s.directory.Stored(ctx, in.Slug)
-	switch {
-	case errors.Is(err, tenants.ErrUnknownTenant) || err == nil && living.State == tenants.Removed:
-		return r.revive(ctx)
+	switch now, err := s.isErased(ctx, in.Slug); {
 	case err != nil:
 		return nil, err
+	case now != isErased:
+		return nil, &control.Error{Code: control.CodeConflict, Message: in.Slug + " was erased, or came back, while the backup was " +
+			"opened: look what there is, and repeat the command"}
+	case isErased:
+		return r.revive(ctx)
 	}
 	return r.inPlace(ctx)
+}
+
+// isErased reports whether there is no organization of that slug.
+func (s *Services) isErased(ctx context.Context, slug string) (bool, error) {
+	o, err := s.directory.Stored(ctx, slug)
+	if errors.Is(err, tenants.ErrUnknownTenant) {
+		return true, nil
+	}
+	return err == nil && o.State == tenants.Removed, err
 }
 
 // beside makes a new organization of the backup by an export and an import, with secrets sealed to a key that is used
@@ -182,8 +197,8 @@ func (r *orgRestore) revive(ctx context.Context) (*control.OrganizationRestored,
 		return r.found, err
 	}
 	what := tenants.Restoration{
-		From: r.was, Parts: r.s.partKinds(), Alter: a.alterPart, Counters: []string{"users", "share_generations"},
-		Progress: r.moving,
+		From: r.was, Passing: []string{r.s.files.Transfers.Spec().Name}, Parts: r.s.partKinds(), Alter: a.alterPart,
+		Counters: []string{"users", "share_generations"}, Progress: r.moving,
 	}
 	if r.m.Files != nil {
 		what.Before = func(ctx context.Context, _ *tenants.Tenant) (err error) {
@@ -230,19 +245,22 @@ func (r *orgRestore) restoration(ctx context.Context, a *access) (tenants.Restor
 					return err
 				}
 			}
-			a.ended = nil
+			a.ended, a.voided = nil, append(a.voided, a.ended...)
 		}
 		if r.m.Files == nil {
 			return nil
 		}
 		return r.returnBytes(ctx, now)
 	}
-	what.Check = func(ctx context.Context, now *tenants.Tenant) error {
-		if r.m.Files == nil {
-			return nil
+	what.Check = func(ctx context.Context, now *tenants.Tenant) (err error) {
+		if r.found.DocumentsBefore, err = count(ctx, now); err == nil {
+			err = a.stillStrict(ctx, r, now)
+		}
+		if r.m.Files == nil || err != nil {
+			return err
 		}
 		missing := 0
-		err := r.s.contents.Lacking(ctx, now, r.then.contents, r.was, func(*contents.Blob) error { missing++; return nil })
+		err = r.s.contents.Lacking(ctx, now, r.then.contents, r.was, func(*contents.Blob) error { missing++; return nil })
 		if err == nil && missing != r.found.FilesWithout {
 			err = fmt.Errorf("%w: bytes of files were removed meanwhile", store.ErrUnavailable)
 		}
@@ -281,10 +299,10 @@ func (r *orgRestore) moving(p tenants.MoveProgress) {
 }
 
 // continuing returns the kinds of documents that go on while an organization is set back: its history, what is known of
-// bytes of files, and what was answered to requests.
+// bytes of files, uploads under way, and what was answered to requests.
 func (s *Services) continuing() (names []string) {
 	all := slices.Concat(s.audit.Kept(), s.seals.Kept(), s.heads.Kept(), s.usage.Kept(), s.contents.Kept(), s.imports.Kept())
-	for _, spec := range record.Specs(append(all, s.idempotency)) {
+	for _, spec := range record.Specs(append(all, s.idempotency, s.files.Transfers)) {
 		names = append(names, spec.Name)
 	}
 	return names

@@ -83,9 +83,11 @@ type Organization struct {
 	// organization is being moved or restored.
 	Place    string `json:"backend,omitempty" use:"local"`
 	Restores int64  `json:"restores,omitempty" use:"local"` // how often a restoration was begun, see restore.go
-	Former   string `json:"former,omitempty" use:"local"`
-	Finisher string `json:"finisher,omitempty" use:"local"`
-	Move     *Move  `json:"move,omitempty" use:"local"`
+	// RestoredAt is when the documents became those of a backup, in Unix milliseconds; 0: never.
+	RestoredAt int64  `json:"restored_at,omitempty" use:"local"`
+	Former     string `json:"former,omitempty" use:"local"`
+	Finisher   string `json:"finisher,omitempty" use:"local"`
+	Move       *Move  `json:"move,omitempty" use:"local"`
 	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not
 	// deleted.
 	Ending *Ending `json:"ending,omitempty" use:"local"`
@@ -111,6 +113,10 @@ func (o *Organization) Home() string {
 	backend, _ := store.SplitPlace(o.Place)
 	return backend
 }
+
+// Restoring reports whether the documents are about to become those of a backup. Until then bytes of files that none of
+// them uses are kept.
+func (o *Organization) Restoring() bool { return o.Move != nil && o.Move.Restores }
 
 // Feature reports whether the feature is on.
 func (o *Organization) Feature(name string) bool { return o.Features[name] }

@@ -28,8 +28,9 @@ type Restoration struct {
 	// From is the organization in an opened backup of this installation.
 	From *Tenant
 	// Continue are the kinds of documents that stay as they are now. They come from the backup if the organization was
-	// erased.
+	// erased, except for Passing.
 	Continue []string
+	Passing  []string
 	// AlterDocument, if set, returns the body that a document is restored with.
 	AlterDocument func(kind, id string, body []byte) ([]byte, error)
 	// Parts are the kinds of people, roles, keys and so on that become those of the backup. Of Kept, records that are
@@ -185,6 +186,7 @@ func (m *mover) atArrival(ctx context.Context, b *store.Batch, o *Organization) 
 	if err := r.stage(ctx, b, m.d.control.Partition(o.OrgID), o.Restores); err != nil {
 		return err
 	}
+	o.RestoredAt = m.d.now().UnixMilli()
 	m.d.voidAccess(o)
 	return nil
 }
@@ -263,7 +265,9 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 	valid := func(o *Organization) bool { return o.Move != nil && o.Move.Mover == id }
 	c := &claim{d: d, org: org.OrgID, owner: d.owner(org), valid: valid, removed: true}
 	r.Progress(MoveProgress{Step: "copying"})
-	fill, err := d.store.NewFiller(ctx, org.OrgID, c.owner, org.Move.To, store.Restoring{Then: r.From.Workspace(), Number: org.Restores})
+	fill, err := d.store.NewFiller(ctx, org.OrgID, c.owner, org.Move.To, store.Restoring{
+		Then: r.From.Workspace(), Without: r.Passing, Number: org.Restores,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -299,6 +303,7 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 		was.Meta, was.OrgID, was.Slug, was.DataKeys = o.Meta.Bare(), o.OrgID, o.Slug, keys
 		was.Restores, was.AccessRev, was.defaults = o.Restores, max(o.AccessRev, was.AccessRev), o.defaults
 		was.Former, was.Finisher, was.Move, was.Ending, was.Leaving = "", "", nil, nil, nil
+		was.RestoredAt = d.now().UnixMilli()
 		was.Place = o.Move.To
 		if r.From.Org.Ending != nil { // it was deleted, but not erased yet
 			was.State = r.From.Org.Ending.Was

@@ -28,7 +28,9 @@ func newUnknown(typ reflect.Type) unknown {
 		if name == "" && !f.Anonymous {
 			name = f.Name
 		}
-		names[name] = struct{}{}
+		if name != "" && name != "-" {
+			names[name] = struct{}{}
+		}
 	}
 	return unknown{names}
 }
@@ -46,11 +48,28 @@ func (u unknown) of(body []byte) string {
 		}
 		end := textEnd(body, start)
 		i = valueEnd(body, end)
-		if _, known := u.names[string(body[start+1:end-1])]; !known {
+		if !u.knows(body[start:end]) {
 			members = append(append(members, ','), body[start:i]...)
 		}
 	}
 	return string(members)
+}
+
+// knows reports whether the JSON string names a field of the type, to which encoding/json decodes it regardless of case.
+func (u unknown) knows(quoted []byte) bool {
+	if _, known := u.names[string(quoted[1:len(quoted)-1])]; known {
+		return true
+	}
+	var name string
+	if json.Unmarshal(quoted, &name) != nil {
+		return false
+	}
+	for field := range u.names {
+		if strings.EqualFold(field, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // with returns the body with the members added.

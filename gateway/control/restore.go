@@ -56,9 +56,13 @@ type OrganizationRestored struct {
 	Erased bool   `json:"erased,omitempty"`
 	Access string `json:"access,omitempty"`
 	// Revived would work again with the access of then. Nothing of it does with that of now.
-	Revived []Revival                 `json:"revived,omitempty"`
+	Revived []Revival `json:"revived,omitempty"`
+	// Records and Kinds count what was found when it began. DocumentsBefore is how many documents there were when they
+	// were replaced.
 	Records RestoredCounts            `json:"records"`
 	Kinds   map[string]RestoredCounts `json:"kinds,omitempty"`
+
+	DocumentsBefore int `json:"documents_before,omitempty"`
 	// The first records of each sort, by kind, identifier and name.
 	Returned []string `json:"returned,omitempty"`
 	Changed  []string `json:"changed,omitempty"`
@@ -120,7 +124,9 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	if found.Access != "" {
 		c.Note("access", found.Access)
 	}
-	for name, n := range map[string]int{"returned": r.Returned, "changed": r.Changed, "removed": r.Removed} {
+	for name, n := range map[string]int{
+		"returned": r.Returned, "changed": r.Changed, "removed": r.Removed, "documents_before": found.DocumentsBefore,
+	} {
 		if !in.DryRun {
 			c.Note(name, strconv.Itoa(n))
 		}

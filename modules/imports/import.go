@@ -432,6 +432,8 @@ func (u *importJob) run(ctx context.Context, src bundle.Source, secrets *sealing
 		state, message = refused, fmt.Sprintf("Nothing was stored: %d of %d lines are bad", bad.Failed, bad.Lines)
 	case errors.Is(err, tabular.ErrOptions), errors.Is(err, bundle.ErrTooMany), errors.Is(err, bundle.ErrArchive):
 		state, message = refused, err.Error()
+	case errors.Is(err, bundle.ErrRestored):
+		state, message = failed, "The organization was restored from a backup meanwhile, and may lack some of the records; send the same file again"
 	case errors.As(err, &noRoom):
 		state, message = refused, "Nothing was stored: "+strings.TrimPrefix(err.Error(), "nothing was imported: ")
 	case errors.As(err, &full) && errors.As(err, &cut):

@@ -43,6 +43,9 @@ func (k *Keeper) Drop(ctx context.Context, t *tenants.Tenant, hashes []string, u
 var errUsed = errors.New("in use")
 
 func (k *Keeper) drop(ctx context.Context, t *tenants.Tenant, hash string, used Used) error {
+	if t.Org.Restoring() { // records that come back may use them; Sweep removes the others later
+		return nil
+	}
 	in := t.Workspace().BeyondQuota()
 	var blob *Blob
 	_, err := k.storage.In(in).Revise(ctx, storageID, func(_ *store.Preconditions, sum *Storage) (err error) {

@@ -134,7 +134,7 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 // Import imports a bundle, or an archive of one with the bytes of its files. The report is valid even if an error is
 // returned. Errors: ErrArchive; *NoRoomError; *RefusedError if lines are bad
 // and Partial is not set; *IncompleteError if good lines could not be stored; *InterruptedError if it ended while
-// storing; ErrTooMany; those of the source; store.ErrUnavailable.
+// storing; ErrRestored; ErrTooMany; those of the source; store.ErrUnavailable.
 func (s *Service) Import(ctx context.Context, t *tenants.Tenant, src Source, o ImportOptions) (_ Report, err error) {
 	lines, archive, err := openArchive(src, o.Bounded)
 	if err != nil {
@@ -180,7 +180,24 @@ func (s *Service) run(
 			k.whole = true
 		}
 	}
-	return session.run(ctx, feed(session), o)
+	report, err := session.run(ctx, feed(session), o)
+	if err == nil && !o.DryRun {
+		err = s.stillThere(ctx, t)
+	}
+	return report, err
+}
+
+// ErrRestored: what was imported may be gone, because the organization was restored from a backup meanwhile.
+var ErrRestored = errors.New("the organization was restored from a backup while the file was imported, and may lack some of " +
+	"its records; import it again")
+
+// stillThere returns ErrRestored if an organization has other documents now than when its import began.
+func (s *Service) stillThere(ctx context.Context, t *tenants.Tenant) error {
+	now, err := s.deps.Directory.BySlug(ctx, t.Org.Slug)
+	if err == nil && now.Org.RestoredAt != t.Org.RestoredAt {
+		err = ErrRestored
+	}
+	return err
 }
 
 // waitTurn waits until the import may continue. An error says why it may not.

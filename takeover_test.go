@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -385,6 +386,11 @@ func TestTakeover_Failed(t *testing.T) {
 	}
 	kept := &http.Transport{}
 	defer kept.CloseIdleConnections()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	for name, c := range map[string]struct {
 		env  string
 		args []string
@@ -392,7 +398,7 @@ func TestTakeover_Failed(t *testing.T) {
 	}{
 		"settings that cannot be used": {env: "TENANTRY_LOG__LEVEL=loud", args: args, says: "log.level"},
 		"a keyring that is missing":    {env: "TENANTRY_KEYRING=" + filepath.Join(t.TempDir(), "none.json"), args: args, says: "keyring"},
-		"an address that is taken":     {args: []string{"--data", dir, "--listen", server.address, "--admin-listen", "127.0.0.1:0"}, says: "cannot listen"},
+		"an address that is taken":     {args: []string{"--data", dir, "--listen", other.Addr().String(), "--admin-listen", "127.0.0.1:0"}, says: "cannot listen"},
 	} {
 		if code, _, err := ask(t, kept, http.MethodGet, server.address, "/api/campaigns/count", token, ""); err != nil || code != 200 {
 			t.Errorf("%s, on a connection that was kept: %d %v", name, code, err)
@@ -475,8 +481,9 @@ func TestTakeover_Interrupted(t *testing.T) {
 	t.Parallel()
 	dir, token := installation(t)
 	args := []string{"--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "", "--takeover"}
-	for _, killed := range []string{"next", "first"} {
-		first, failed := start(t, nil, args...)
+	for _, killed := range []string{"next", "next that hangs", "first"} {
+		log := &syncBuffer{}
+		first, failed := start(t, func(cmd *exec.Cmd) { cmd.Stderr = log }, args...)
 		if first == nil {
 			_, text := failed.wait(t)
 			t.Fatal(text)
@@ -518,12 +525,24 @@ func TestTakeover_Interrupted(t *testing.T) {
 			_ = c.Close()
 			continue
 		}
-		next.signal(t, syscall.SIGKILL)
-		if next.ready() {
-			t.Fatal("the next process was not killed")
+		stop := func() {
+			next.signal(t, syscall.SIGKILL)
+			if next.ready() {
+				t.Fatal("the next process was not killed")
+			}
+		}
+		if killed == "next" {
+			stop()
+		} else {
+			next.signal(t, syscall.SIGSTOP)
 		}
 		if _, err := io.WriteString(c, body); err != nil {
 			t.Fatal(err)
+		}
+		if killed != "next" {
+			const says = "requests wait for the process that takes over, which does not serve yet"
+			log.await(t, fmt.Sprintf(`%s","process":%d`, says, next.cmd.Process.Pid))
+			stop()
 		}
 		resp, err := http.ReadResponse(answers, nil)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -537,9 +556,73 @@ func TestTakeover_Interrupted(t *testing.T) {
 			t.Errorf("on the same connection, after the next process was killed: %v %v, want 200", resp, err)
 		}
 		_ = c.Close()
+		log.await(t, "the new process ended before it was ready")
 		first.signal(t, syscall.SIGTERM)
 		if code, text := first.wait(t); code != 0 {
 			t.Errorf("the first server ended with %d: %s", code, text)
+		}
+	}
+}
+
+// syncBuffer is a buffer that one process writes and the test reads.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// await waits until the buffer has a text.
+func (s *syncBuffer) await(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not contain %q: %s", text, s)
+		}
+	}
+}
+
+// TestTakeover_OtherUser: another user is told whose the folder is, and not that no server uses it.
+func TestTakeover_OtherUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 || runtime.GOOS != "linux" {
+		t.Skip("only root can start a process of another user")
+	}
+	dir, _ := installation(t)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	other, err := net.Listen("tcp", "127.0.0.1:0") // as that of the server of the folder's user
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for flag, address := range map[string]string{"--takeover=true": "127.0.0.1:0", "--takeover=false": other.Addr().String()} {
+		server, failed := start(t, func(cmd *exec.Cmd) {
+			cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{program} // the folder of the program may be private, too
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		}, "--data", dir, "--listen", address, "--admin-listen", "", flag)
+		if server != nil {
+			t.Fatal("the server of another user started")
+		}
+		code, text := failed.wait(t)
+		if code != 1 || !strings.Contains(text, "run this as the user that owns") || strings.Contains(text, "no server") {
+			t.Errorf("%s: the server of another user ended with %d: %s", flag, code, text)
 		}
 	}
 }

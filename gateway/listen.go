@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"tenantry/config"
 	"tenantry/gateway/handover"
@@ -20,6 +21,10 @@ func (a *App) listen(ctx context.Context, cfg config.Config, inherited handover.
 		if socket == nil {
 			var lc net.ListenConfig
 			l, err := lc.Listen(ctx, "tcp", address)
+			if other := inherited[name]; other != nil && errors.Is(err, syscall.EADDRINUSE) {
+				return nil, fmt.Errorf("%w (the server that hands over listens on %s: write the address as it does, or name "+
+					"another port)", listenError(setting, address, err), other.Address)
+			}
 			if err != nil {
 				return nil, listenError(setting, address, err)
 			}

@@ -64,7 +64,7 @@ func (a *App) Run(ctx context.Context) error {
 		err = a.drain(ctx, failed)
 	case err = <-failed:
 	case a.successor = <-a.successors:
-		a.log.InfoContext(ctx, "another process takes over")
+		a.log.InfoContext(ctx, "another process takes over", "process", a.successor.PID)
 	}
 	a.phase.Store(stopping)
 	if err != nil {
@@ -194,6 +194,9 @@ func (a *App) Close() error {
 	return a.err
 }
 
+// SlowTakeover is after how long each of the two processes of a takeover says that it waits for the other one.
+const SlowTakeover = 3 * time.Second
+
 // exportSessions returns what the Redis inside the process has; nil if there is none.
 func (a *App) exportSessions() []byte {
 	if a.localRedis == nil {
@@ -213,6 +216,11 @@ func (a *App) HandOver(ctx context.Context) (left handover.Estate, err error) {
 	if a.successor == nil {
 		return left, nil
 	}
+	slow := time.AfterFunc(SlowTakeover, func() {
+		a.log.WarnContext(ctx, "requests wait for the process that takes over, which does not serve yet",
+			"process", a.successor.PID, "advice", "if it does not go on, end it, and this process serves again")
+	})
+	defer slow.Stop()
 	if err := a.successor.Give(ctx, a.estate); err != nil {
 		return a.estate, err
 	}

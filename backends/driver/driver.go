@@ -441,6 +441,8 @@ var (
 	// ErrSlow: the deadline passed while the engine was executing the query, or while the query waited for others. It
 	// comes with context.DeadlineExceeded and is no outage.
 	ErrSlow = errors.New("query timed out")
+	// ErrInUse: another process uses the data.
+	ErrInUse = errors.New("another process uses the data")
 	// ErrNewer: the data was written by a newer version and is left untouched.
 	ErrNewer = errors.New("the data was written by a newer version")
 )

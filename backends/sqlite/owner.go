@@ -32,8 +32,8 @@ func lockFolder(dir string) (*flock.Flock, error) {
 	case err != nil:
 		return nil, fmt.Errorf("lock the folder %s of the embedded store: %w", dir, err)
 	case !locked:
-		return nil, fmt.Errorf("the folder %s of the embedded store is in use by another process; "+
-			"stop that process, or give this installation a folder of its own (backends.<name>.dir)", dir)
+		return nil, fmt.Errorf("the folder %s of the embedded store: %w; stop that process, or give this installation a "+
+			"folder of its own (backends.<name>.dir)", dir, driver.ErrInUse)
 	}
 	return lock, nil
 }

@@ -24,6 +24,8 @@ var (
 	// ErrForeign: the workspace belongs to another organization or installation, and was left untouched. It is an
 	// ErrUnavailable.
 	ErrForeign = driver.ErrForeign
+	// ErrInUse: another process uses the data of a backend.
+	ErrInUse = driver.ErrInUse
 	// ErrNewer: the data was written by a newer version of the program.
 	ErrNewer = driver.ErrNewer
 	// ErrQuery: the query names an unknown or hidden field, or a value of the wrong type. It is a bug in the program,

@@ -97,7 +97,7 @@ func (p *program) connect(
 ) (*control.Client, func() error, error) {
 	var end func() error
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	c, err := waitWhileInUse(ctx, func() (*control.Client, error) {
+	c, err := waitWhile(ctx, func() (*control.Client, error) {
 		options := gateway.Options{Log: log, Version: version().Version, Holder: command, Init: mayInit}
 		services, err := gateway.OpenServices(ctx, cfg, options)
 		if err == nil && mayInit {
@@ -112,8 +112,8 @@ func (p *program) connect(
 			end = services.Close
 			return services.Commands(), nil //nolint:contextcheck // it ends after ctx
 		}
-		if inUse := new(gateway.InUseError); errors.As(err, &inUse) && inUse.Holder.Control != "" {
-			c, dialErr := control.Dial(ctx, inUse.Holder.Control)
+		if holder, _ := holderIn(err); holder.Control != "" {
+			c, dialErr := control.Dial(ctx, holder.Control)
 			if dialErr == nil {
 				end = func() error { c.Close(); return nil }
 				return c, nil
@@ -121,18 +121,25 @@ func (p *program) connect(
 			err = errors.Join(err, dialErr) // the server may be about to end, so the caller tries again
 		}
 		return nil, explainOpenError(cfg, err)
-	}, func(gateway.Holder) bool { return true })
+	}, func(err error) bool { _, inUse := holderIn(err); return inUse })
 	return c, end, err
 }
 
-// waitWhileInUse calls open until the data folder is free. It gives up after inUseTimeout, when ctx ends, or at once if
-// waitFor refuses the holder of the folder; the error then wraps a *gateway.InUseError.
-func waitWhileInUse[T any](ctx context.Context, open func() (T, error), waitFor func(gateway.Holder) bool) (T, error) {
+// holderIn returns the process that uses the data folder, if that is what an error says.
+func holderIn(err error) (gateway.Holder, bool) {
+	if inUse := new(gateway.InUseError); errors.As(err, &inUse) {
+		return inUse.Holder, true
+	}
+	return gateway.Holder{}, false
+}
+
+// waitWhile calls open until it succeeds or returns an error for which it is not to wait. It gives up after inUseTimeout,
+// or when ctx ends.
+func waitWhile[T any](ctx context.Context, open func() (T, error), again func(error) bool) (T, error) {
 	timeout := time.After(inUseTimeout)
 	for {
 		opened, err := open()
-		var inUse *gateway.InUseError
-		if !errors.As(err, &inUse) || !waitFor(inUse.Holder) {
+		if err == nil || !again(err) {
 			return opened, err
 		}
 		select {
@@ -159,6 +166,9 @@ func explainOpenError(cfg config.Config, err error) error {
 			strings.Contains(err.Error(), holder.Listen) {
 			hint = fmt.Sprintf("%s uses this address and the data folder %s; stop it, or choose another folder and address",
 				holder, cfg.Data)
+		}
+		if errors.Is(e, fs.ErrPermission) {
+			hint = fmt.Sprintf("this user cannot read the data folder %s; run this as the user that owns it", cfg.Data)
 		}
 		return fmt.Errorf("%w; %s", err, hint)
 	case errors.Is(err, fs.ErrPermission):

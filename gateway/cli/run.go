@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"sync"
+	"syscall"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/handover"
@@ -43,20 +47,30 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 	s.options.Hurry = p.signals.hurry
 	defer func() { _ = s.options.Inherited.Sockets.Close() }() // those that were not used
 	var predecessor *handover.Predecessor
+	var lost bool // the predecessor has ended, and its lock and addresses may be released a moment later
 	if s.takeover {
 		var err error
-		if predecessor, err = s.takeOver(ctx); err != nil {
-			return err
+		if predecessor, lost, err = s.takeOver(ctx); err != nil {
+			return explainOpenError(s.cfg, err)
 		}
 	}
+	var told sync.Once
 	for {
 		var since time.Time
 		if s.options.Inherited.Sockets[handover.HTTP] != nil {
 			since = s.options.Inherited.Sockets[handover.HTTP].Since
 		}
-		app, err := waitWhileInUse(ctx,
+		app, err := waitWhile(ctx,
 			func() (*gateway.App, error) { return gateway.New(ctx, s.cfg, s.options) },
-			func(h gateway.Holder) bool { return h.Control == "" || s.takeover })
+			func(err error) bool {
+				held := errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, store.ErrInUse)
+				holder, inUse := holderIn(err)
+				if lost && held {
+					told.Do(func() { s.log.InfoContext(ctx, "waiting for the other server to end", "error", err) })
+				}
+				return lost && held || inUse && (holder.Control == "" || s.takeover)
+			})
+		lost = false
 		if err != nil {
 			err = explainOpenError(s.cfg, err)
 			if predecessor != nil {
@@ -132,32 +146,42 @@ func (s *service) readAgain(ctx context.Context, app *gateway.App) {
 }
 
 // takeOver asks the server that uses the data folder to hand over, and adds what it leaves to the options. It returns
-// nil if there is no such server, or if it ended before it could.
-func (s *service) takeOver(ctx context.Context) (*handover.Predecessor, error) {
+// nil if there is no such server, or if it ended before it could; lost says that there was one.
+func (s *service) takeOver(ctx context.Context) (_ *handover.Predecessor, lost bool, err error) {
 	holder, err := gateway.ReadHolder(s.cfg.Data)
-	if err != nil || holder.Control == "" {
+	switch {
+	case errors.Is(err, fs.ErrPermission): // the folder belongs to another user, and so does its server
+		return nil, false, err
+	case err != nil || holder.Control == "":
 		s.log.InfoContext(ctx, "there is no server to take over from")
-		return nil, nil //nolint:nilerr // the lock of the folder decides whether there is one
+		return nil, false, nil // the lock of the folder decides whether there is one
 	}
 	predecessor, err := handover.Ask(ctx, holder.Control)
-	if errors.Is(err, handover.ErrRefused) {
-		return nil, fmt.Errorf("%s: %w", holder, err)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, handover.ErrRefused):
+		return nil, false, fmt.Errorf("%s: %w", holder, err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, false, fmt.Errorf("taking over from %s: %w", holder, err)
+	case err != nil:
 		s.log.InfoContext(ctx, "there is no server to take over from", "error", err)
-		return nil, nil
+		return nil, true, nil
 	}
 	s.log.InfoContext(ctx, "taking over", "from", holder.String())
+	slow := time.AfterFunc(gateway.SlowTakeover, func() {
+		s.log.WarnContext(ctx, "the other server has not handed over yet: its running requests and commands end first",
+			"process", holder.PID, "advice", "if it hangs, kill it, and this process starts without it")
+	})
 	estate, err := predecessor.Estate(ctx)
+	slow.Stop()
 	if err != nil {
 		predecessor.Fail(err)
 		if ctx.Err() != nil {
-			return nil, err
+			return nil, false, err
 		}
 		s.log.WarnContext(ctx, "the other server has not handed over; starting without it", "error", err)
-		return nil, nil
+		return nil, true, nil
 	}
 	_ = s.options.Inherited.Sockets.Close() // those of a service manager; the other server has its own
 	s.options.Inherited = estate
-	return predecessor, nil
+	return predecessor, false, nil
 }

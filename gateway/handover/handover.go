@@ -10,7 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -25,8 +28,18 @@ const answerTimeout = 10 * time.Second
 // ErrRefused is wrapped by the errors of Ask if the running server answers, but does not hand over.
 var ErrRefused = errors.New("the running server does not hand over")
 
+// processHeader is the header of the request that has the number of the successor's process.
+const processHeader = "Tenantry-Process"
+
+// errSuccessorEnded: the new process was killed, or ended, before it served.
+var errSuccessorEnded = errors.New("the new process ended before it was ready")
+
 // Successor is a process that waits to take over from this one. Its owner calls Give or Refuse, once.
-type Successor struct{ conn *net.UnixConn }
+type Successor struct {
+	// PID is the number of the process; 0: it did not say.
+	PID  int
+	conn *net.UnixConn
+}
 
 // Accept takes the request of a successor. If it cannot, it answers the request and returns an error.
 func Accept(w http.ResponseWriter, r *http.Request) (*Successor, error) {
@@ -58,7 +71,8 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Successor, error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.Close())
 	}
-	return &Successor{unix}, nil
+	pid, _ := strconv.Atoi(r.Header.Get(processHeader)) // 0 if it does not say: the number is for messages alone
+	return &Successor{PID: pid, conn: unix}, nil
 }
 
 // result is what a successor says at the end: the empty one that it serves.
@@ -71,12 +85,19 @@ type result struct {
 func (s *Successor) Give(ctx context.Context, e Estate) error {
 	defer func() { _ = s.conn.Close() }() // nothing more is said
 	defer interrupt(ctx, s.conn)()
-	if err := send(s.conn, e); err != nil {
-		return fmt.Errorf("handing over: %w", err)
-	}
 	var got result
-	if err := json.NewDecoder(s.conn).Decode(&got); err != nil {
-		return fmt.Errorf("the new process ended before it was ready: %w", cmp.Or(ctx.Err(), err))
+	err := send(s.conn, e)
+	if err == nil {
+		err = json.NewDecoder(s.conn).Decode(&got)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("handing over: %w", ctx.Err())
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE),
+		errors.Is(err, syscall.ECONNRESET):
+		return errSuccessorEnded // however the connection says so
+	case err != nil:
+		return fmt.Errorf("handing over: %w", err)
 	}
 	if got.Error != "" {
 		return errors.New(got.Error)
@@ -116,6 +137,7 @@ func upgrade(ctx context.Context, conn *net.UnixConn) error {
 	}
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", protocol)
+	r.Header.Set(processHeader, strconv.Itoa(os.Getpid()))
 	if err := r.Write(conn); err != nil {
 		return err
 	}

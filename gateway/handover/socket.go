@@ -40,15 +40,22 @@ type Estate struct {
 // Sockets are those that a process inherits, by name.
 type Sockets map[string]*Socket
 
-// Take removes and returns the socket for an address of the settings, or nil if there is none.
+// Take removes and returns the socket for an address of the settings, or nil if there is none. It is that of another
+// address too if that leads to the same one, such as localhost:8080 instead of 127.0.0.1:8080.
 func (s Sockets) Take(name, address string) *Socket {
 	found := s[name]
-	if found == nil || found.Address != address {
+	if found == nil || found.Address != address && !found.is(address) {
 		return nil
 	}
 	delete(s, name)
-	found.Inherited = true
+	found.Address, found.Inherited = address, true
 	return found
+}
+
+// is reports whether the socket listens on the address. One that is not known, or has port 0, is not.
+func (s *Socket) is(address string) bool {
+	at, err := net.ResolveTCPAddr("tcp", address)
+	return err == nil && at.String() == s.Listener.Addr().String()
 }
 
 // Close closes all sockets that were not taken.

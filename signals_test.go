@@ -133,6 +133,9 @@ func TestReload(t *testing.T) {
 	reload("log: {requests: false}\n", `"changed":["admin.token","limits.key"]`)
 	metrics(200)
 	count(200)
+	reload("", "it is empty")
+	reload("log: {requests: false, level: warn}\n", `"changed":["log.level"]`)
+	reload("log: {requests: false, level: info}\n", `"changed":["log.level"]`)
 	server.signal(t, syscall.SIGTERM)
 	if code, _ := server.wait(t); code != 0 {
 		t.Errorf("the server ended with %d", code)

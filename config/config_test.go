@@ -22,10 +22,27 @@ import (
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tenantry.yaml")
+	if text == "" {
+		text = "# nothing\n" // an empty file is refused
+	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestEmptyFile: an empty file is a mistake of whoever writes it, and would be taken for the defaults.
+func TestEmptyFile(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", " \n\n"} {
+		path := filepath.Join(t.TempDir(), "tenantry.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Source{File: path}); err == nil || !strings.Contains(err.Error(), path+": it is empty") {
+			t.Errorf("a file of %q: %v, want an error", text, err)
+		}
+	}
 }
 
 // equal compares settings. Secrets are compared by their values; engines are ignored, because they contain functions.
@@ -34,7 +51,7 @@ var equal = cmp.Options{cmp.Comparer(secret.String.Equal), cmpopts.IgnoreTypes(c
 func TestEmptySourcesGiveTheDefault(t *testing.T) {
 	t.Parallel()
 	for name, src := range map[string]config.Source{
-		"nothing": {}, "empty file": {File: write(t, "")}, "comment": {File: write(t, "# later\n")},
+		"nothing": {}, "comment": {File: write(t, "# later\n")},
 		"other variables": {Environ: []string{"HOME=/x", "TENANTRY_TEST_REDIS_URL=redis://x", "NOT_TENANTRY_DATA=/y", "BROKEN"}},
 	} {
 		c, err := config.Load(src)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"encoding"
 	"errors"
@@ -123,7 +124,11 @@ func (l *loader) file(root reflect.Value, path string) error {
 	if err != nil {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
-	for _, n := range doc.Content { // an empty file has none
+	if len(bytes.TrimSpace(raw)) == 0 { // such as one that is being written, or whose disk was full
+		return fmt.Errorf("configuration file %s: it is empty; if the defaults are meant, do not name a file, or write a comment into it",
+			path)
+	}
+	for _, n := range doc.Content { // a file of comments has none
 		l.put(root, "", nil, n, path)
 	}
 	return nil

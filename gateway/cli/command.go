@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -339,7 +340,7 @@ func argument(c *control.Command, f *declare.Field, text string) (any, error) {
 // maxTextFile bounds a file that a flag names for a text, in bytes.
 const maxTextFile = 64 << 10
 
-// smallFile returns the text of a file.
+// smallFile returns the text of a file, which must have some.
 func smallFile(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -347,8 +348,12 @@ func smallFile(name string) (string, error) {
 	}
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxTextFile+1))
-	if err == nil && len(raw) > maxTextFile {
+	switch {
+	case err != nil:
+	case len(raw) > maxTextFile:
 		err = fmt.Errorf("%s holds more than %d bytes", name, maxTextFile)
+	case len(bytes.TrimSpace(raw)) == 0: // it would be taken as if the flag was not given
+		err = fmt.Errorf("%s is empty", name)
 	}
 	return string(raw), err
 }

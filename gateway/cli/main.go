@@ -104,7 +104,10 @@ func (p *program) root() *cobra.Command {
 	flags.StringVar(&p.data, "data", "", "the `folder` that holds the data (default \"./tenantry-data\")")
 	flags.StringVar(&p.output, "output", "",
 		"how results are written: `json or table` (default table on a terminal, else json)")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkNames(cmd); err != nil {
+			return err
+		}
 		switch p.output {
 		case "", outputJSON, outputTable:
 			return nil
@@ -112,6 +115,18 @@ func (p *program) root() *cobra.Command {
 		return usagef("--output %s: must be json or table", p.output)
 	}
 	return root
+}
+
+// checkNames refuses an empty name of a file, folder or place, which a variable that is not set leaves: it would be
+// taken as if the flag was not given.
+func checkNames(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		what, _ := pflag.UnquoteUsage(f)
+		if f.Value.String() == "" && slices.Contains([]string{"file", "folder", "place"}, what) && err == nil {
+			err = usagef("--%s is empty: name a %s", f.Name, what)
+		}
+	})
+	return err
 }
 
 // group returns a command that only holds others.

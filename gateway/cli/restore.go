@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -71,12 +69,11 @@ func (p *program) restoreCommand() *cobra.Command {
 			}
 		}
 		if identity != "" {
-			f, err := os.Open(identity)
+			text, err := smallFile(identity)
 			if err != nil {
 				return fmt.Errorf("--identity: %w", err)
 			}
-			defer func() { _ = f.Close() }() // it was only read
-			o.Identity = io.LimitReader(f, maxTransferKey)
+			o.Identity = strings.NewReader(text)
 		}
 		b := p.newBar()
 		o.Files, o.Holder, o.Version, o.Operator = !withoutFiles, "tenantry restore", version().Version, operator()

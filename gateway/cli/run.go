@@ -138,10 +138,19 @@ func (s *service) readAgain(ctx context.Context, app *gateway.App) {
 		}
 		return
 	}
+	tell := func() {
+		s.log.InfoContext(ctx, "the settings were read again", "changed", changed)
+		if len(remaining) > 0 {
+			s.log.WarnContext(ctx, "some settings take effect only at the next start", "settings", remaining)
+		}
+	}
+	told := s.log.Enabled(ctx, slog.LevelInfo)
+	if told { // the new level may not have the lines any more
+		tell()
+	}
 	s.output.SetLevel(next.Log.Level)
-	s.log.InfoContext(ctx, "the settings were read again", "changed", changed)
-	if len(remaining) > 0 {
-		s.log.WarnContext(ctx, "some settings take effect only at the next start", "settings", remaining)
+	if !told {
+		tell()
 	}
 }
 

@@ -180,7 +180,8 @@ func (s *Server) compareAudit(ctx context.Context, c *call, in HeadToCompare) (a
 	})
 	switch {
 	case audit.IsForeignHead(err):
-		err = fail(CodeInvalid, "--against: %v", err)
+		err = fail(CodeInvalid, "--against: %v. It is of another log, or of a time after two calls of tenantry audit rotate-key "+
+			"which a restored backup does not know", err)
 	case err == nil && out.Replaced():
 		err = fail(CodeFailed, "the audit log does not continue the earlier head: %s. The log was cut off or replaced, or a "+
 			"backup was restored (then tenantry audit shows restore, and heads from before that backup still fit)", out.What)
@@ -188,6 +189,10 @@ func (s *Server) compareAudit(ctx context.Context, c *call, in HeadToCompare) (a
 		err = fail(CodeFailed, "the audit log has been tampered with: %s", out.What)
 	case err == nil && !out.Intact:
 		first := out.Faults[0]
+		if first.What == "inserted" {
+			return out, fail(CodeFailed, "the audit log has been tampered with: %d records were inserted into it past the gateway, "+
+				"among them %s", out.Inserted, first.Record)
+		}
 		err = fail(CodeFailed, "the audit log has been tampered with: record %s (leaf %d) was %s", first.Record, first.Index,
 			first.What)
 	}
@@ -263,22 +268,22 @@ func (s *Server) ungrouped() Group {
 			Long: "Show the head of the audit log of an organization, or without --org that of the installation: the number of its records and the root of\n" +
 				"the Merkle tree over them, signed. Keep heads where nobody who can change the data can change them: tenantry audit verify --against FILE\n" +
 				"says whether the log still continues one. Records of the last seconds are not in it.",
-			Example: "  tenantry audit head --org acme -o json > acme-head.json",
+			Example: "  tenantry audit head --org acme --output json > acme-head.json",
 			Table:   "size, root?, at?, keys, head?",
 		}, s.auditHead),
 		command(Command{
 			Line: "audit verify", Name: "audit.compare", Short: "Compare an audit log with its tree, and with a head kept outside",
 			Long: "Compare every record of an audit log with its leaf, the leaves with the last head, and with --against the log with an earlier head, as\n" +
-				"tenantry audit head or /api/audit/head answered it. It fails if something differs: records were changed or removed, the log was cut off,\n" +
-				"its tree was made anew, or a backup was restored that is older than the head.",
+				"tenantry audit head or /api/audit/head answered it. It fails if something differs: records were changed, removed or inserted, the log was\n" +
+				"cut off, its tree was made anew, or a backup was restored that is older than the head.",
 			Example: "  tenantry audit verify --org acme --against acme-head.json",
-			Table:   "intact, records, size, earlier?, what?, faults=faults?",
+			Table:   "intact, records, inserted?, size, earlier?, what?, faults=faults?",
 		}, s.compareAudit),
 		command(Command{
 			Line: "audit restart --reason TEXT", Audit: operation.AuditAlways,
 			Short: "Make the tree of an audit log anew, after it was damaged",
 			Long: "Make the tree of an audit log anew, from the records that there are. It is for a tree that was damaged, or whose key is gone, so that no\n" +
-				"further head is signed. Heads of before need not fit the new tree. Find out first why: the command hides what happened to the old one.",
+				"further head is signed. Earlier heads fit the new tree only if the records are still those of then. Find out first why: the command hides what happened to the old one.",
 			Example: "  tenantry audit restart --org acme --reason \"restored the control data of May\"",
 			Table:   "size, root?, at?, keys",
 		}, s.restartTree),

@@ -17,29 +17,33 @@ var errForeignHead = errors.New("the earlier head cannot be compared")
 
 // Comparison says whether the records of a log, its tree and its heads agree.
 type Comparison struct {
-	Intact  bool        `json:"intact"`
-	Agrees  bool        `json:"agrees"`  // the stored tree is that of its last head
-	Extends bool        `json:"extends"` // it continues the earlier head, if one was given
-	Records int64       `json:"records"` // compared with their leaves
-	Size    int64       `json:"size"`    // of the last head
-	Earlier int64       `json:"earlier"` // size of the earlier head; 0: none was given
-	What    string      `json:"what"`    // how the tree differs from a head; empty: it does not
-	Faults  []LeafFault `json:"faults"`  // at most 100
+	Intact   bool        `json:"intact"`
+	Agrees   bool        `json:"agrees"`            // the stored tree is that of its last head
+	Extends  *bool       `json:"extends,omitempty"` // it continues the earlier head; nil: none was given
+	Records  int64       `json:"records"`           // compared with their leaves
+	Inserted int64       `json:"inserted"`          // records that should have a leaf, and have none
+	Size     int64       `json:"size"`              // of the last head
+	Earlier  int64       `json:"earlier"`           // size of the earlier head; 0: none was given
+	What     string      `json:"what"`              // how the tree differs from a head; empty: it does not
+	Faults   []LeafFault `json:"faults"`            // at most 100
 }
 
 // Replaced reports whether the log is whole in itself, but does not continue the earlier head, as after the restoration
 // of a backup.
-func (c *Comparison) Replaced() bool { return c.Agrees && !c.Extends && len(c.Faults) == 0 }
+func (c *Comparison) Replaced() bool {
+	return c.Agrees && c.Extends != nil && !*c.Extends && len(c.Faults) == 0
+}
 
 // LeafFault is a record that differs from its leaf.
 type LeafFault struct {
-	Index  int64  `json:"index"` // of the leaf
+	Index  int64  `json:"index"` // of the leaf; -1: there is none
 	Record string `json:"record"`
-	What   string `json:"what"` // removed or changed
+	What   string `json:"what"` // removed, changed or inserted
 }
 
 // Compare reads the whole tree, compares every record with its leaf, and the tree with its last head and, unless that is
-// "", with an earlier one. progress is told how many records have been compared. What differs is answered. Errors: a
+// "", with an earlier one. A record without a leaf was inserted past the gateway if it is older than those that can still
+// arrive. progress is told how many records have been compared. What differs is answered. Errors: a
 // head that this installation did not sign for this log; store.ErrUnavailable; those of the installation's data keys.
 func (h *Heads) Compare(
 	ctx context.Context, t *tenants.Tenant, earlier string, progress func(records int64),
@@ -59,9 +63,13 @@ func (h *Heads) Compare(
 	if err != nil {
 		return out, err
 	}
-	out.Size, out.Earlier, out.Extends = last.tree.N, before.N, before.N == 0
+	out.Size, out.Earlier = last.tree.N, before.N
+	extends := before.N == 0
+	if earlier != "" {
+		out.Extends = &extends
+	}
 	var sum frontier
-	var end position // of the last leaf
+	var end, late position // of the last leaf, and of the last record that was looked for a second time
 	for sum.size < last.tree.N {
 		tile := tlog.Tile{H: tileHeight, N: sum.size / tileWidth, W: tileWidth}
 		stored := h.log.tree.open(t.Workspace())
@@ -81,11 +89,14 @@ func (h *Heads) Compare(
 		for i := range width {
 			sum.add(tlog.Hash(leaves.Hashes[i*tlog.HashSize:]))
 			if sum.size == before.N {
-				out.Extends = sum.root() == before.Hash
+				extends = sum.root() == before.Hash
 			}
 		}
-		end = position{leaves.Until, leaves.Records[width-1]}
+		end, late = position{leaves.Until, leaves.Records[width-1]}, position{leaves.Late, leaves.LateID}
 		progress(out.Records)
+	}
+	if err := h.findInserted(ctx, t.Workspace(), late, &out); err != nil {
+		return out, err
 	}
 	out.Agrees = last.tree.N == 0 || sum.root() == last.tree.Hash
 	switch {
@@ -94,7 +105,7 @@ func (h *Heads) Compare(
 	case last.tree.N < before.N:
 		out.What = fmt.Sprintf("the earlier head has %d records and the last one %d: those after record %s are gone",
 			before.N, last.tree.N, end.id)
-	case !out.Extends:
+	case !extends:
 		out.What = fmt.Sprintf("the first %d records are not those of the earlier head", before.N)
 	case !out.Agrees:
 		out.What = "the stored tree is not that of its last head"
@@ -150,6 +161,42 @@ func (h *Heads) compareTile(ctx context.Context, t *tenants.Tenant, tile *leafTi
 			out.Faults = append(out.Faults, LeafFault{tile.Number*tileWidth + int64(i), id, what})
 		}
 		out.Records++
+	}
+	return nil
+}
+
+// findInserted notes the records up to a position that have no leaf. All that the gateway wrote have one by then.
+func (h *Heads) findInserted(ctx context.Context, ws *store.Workspace, upTo position, out *Comparison) error {
+	for from, more := (position{}), true; more; {
+		page, err := h.log.following(ctx, ws, from, upTo.at+1)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		more = len(page) == perPage
+		g := &growth{tiles: h.log.tree.open(ws)} // for this page: the whole tree may not fit into memory
+		have, err := g.have(ctx, page[0].CreatedAt, page[len(page)-1].CreatedAt)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			rec := &page[i]
+			if from = (position{rec.CreatedAt, rec.ID}); from.after(upTo) {
+				return nil
+			}
+			if have[rec.ID] {
+				continue
+			}
+			index, err := g.find(ctx, rec) // it may have arrived late
+			if err != nil {
+				return err
+			}
+			if index >= 0 {
+				continue
+			}
+			if out.Inserted++; len(out.Faults) < mostFaults {
+				out.Faults = append(out.Faults, LeafFault{-1, rec.ID, "inserted"})
+			}
+		}
 	}
 	return nil
 }

@@ -163,6 +163,14 @@ func TestHeads_WhatTheyTell(t *testing.T) {
 			w.dropTree(t, of)
 			w.advance(t, of)
 		}, "forked", "not those of the earlier head", nil, false},
+		"a record is inserted among older ones": {func(t *testing.T, w *sealedWorld, of *tenants.Tenant) {
+			w.Clock.Advance(time.Hour)
+			w.advance(t, of)
+			forged := &audit.Record{Operation: "contacts.update", Subject: "key:other", Outcome: audit.OK}
+			forged.CreatedAt = w.all(t, of)[7].CreatedAt
+			must(t, w.log.Records(of.Workspace()).Insert(t.Context(), forged))
+			w.advance(t, of)
+		}, "", "", []string{"-1 inserted"}, false},
 		"a leaf is changed": {func(t *testing.T, w *sealedWorld, of *tenants.Tenant) {
 			w.changeLeaf(t, of, 0, func(tile *audit.LeafTile) { tile.Hashes[7*32] ^= 1 })
 		}, "", "not those of the earlier head", []string{"7 changed"}, false}, // the tile above vouches for the hashes below

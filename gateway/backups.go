@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,17 @@ const (
 	backupHold  = time.Minute // how long others wait for a replica that was killed
 )
 
-// backUp writes a backup of the installation to a place. Errors: those of backup.Depot.Write.
+// backUp writes a backup of the installation to a place. In that of the settings their recipient is the default, and the
+// backups remain that their log of changes needs. Errors: those of backup.Depot.Write.
 func (s *Services) backUp(ctx context.Context, place string, o backup.Options, files bool) (m *backup.Manifest, err error) {
 	if err := s.checkPlace(place); err != nil {
 		return nil, err
+	}
+	if b := s.cfg.Backup; b.To != "" && !config.IsBucket(place) && resolved(place) == resolved(b.To) || place == b.To {
+		o.Recipient = cmp.Or(o.Recipient, b.Recipient)
+		if b.Log > 0 {
+			o.Since = s.now().Add(-b.Log)
+		}
 	}
 	src := s.backupSource(files)
 	depot, err := openDepot(&s.cfg, place, true)

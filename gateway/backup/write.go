@@ -49,6 +49,10 @@ type Options struct {
 	Recipient string
 	// Keep is how many backups remain in the place; the oldest are removed. 0: all.
 	Keep int
+	// Since is the first second that must remain available from the log of changes of the place, whatever Keep is; zero:
+	// there is no log. The newest whole backup from before it remains, and all that are newer, because a log that had gaps
+	// may need each of them.
+	Since time.Time
 	// Told, if set, is called with the progress.
 	Told func(Progress)
 }
@@ -469,6 +473,7 @@ func (w *writer) prune(ctx context.Context) error {
 	}
 	var old []string
 	kept, named, whole := 0, map[string]object{}, true
+	based := w.Since.IsZero() // a backup from before Since was found
 	for _, name := range names {
 		m, err := w.read(ctx, name)
 		var all map[string]object
@@ -482,13 +487,14 @@ func (w *writer) prune(ctx context.Context) error {
 				"remove its manifest", name, err))
 		case err != nil:
 			return err
-		case name <= w.m.Name && kept >= w.Keep:
+		case name <= w.m.Name && kept >= w.Keep && based:
 			old = append(old, name)
 		default:
 			if name <= w.m.Name {
 				kept++
 			}
 			maps.Copy(named, all)
+			based = based || len(m.Damaged) == 0 && !m.Ended.After(w.Since)
 		}
 	}
 	for _, name := range old {

@@ -15,8 +15,8 @@ import (
 // BackupRequest asks for a backup.
 type BackupRequest struct {
 	To           string `json:"to" doc:"the <place> of backups: a folder, which is made if it is missing, or s3://bucket/prefix on the server of backup.s3"`
-	Recipient    string `json:"recipient,omitempty" doc:"the public half of an <age key> (age1…), to which the keyring is encrypted (default: the backup has no keyring)"`
-	Keep         int    `json:"keep,omitempty" rule:"min=0" doc:"remove all but the newest <n> backups of the folder (default: none)"`
+	Recipient    string `json:"recipient,omitempty" doc:"the public half of an <age key> (age1…), to which the keyring is encrypted (default: backup.recipient of the settings if PLACE is their backup.to, else the backup has no keyring)"`
+	Keep         int    `json:"keep,omitempty" rule:"min=0" doc:"remove all but the newest <n> backups of the folder, and those that its log of changes needs (default: none)"`
 	WithoutFiles bool   `json:"without_files,omitempty" doc:"leave out the bytes of files, which you copy yourself"`
 }
 

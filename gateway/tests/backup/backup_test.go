@@ -503,6 +503,42 @@ func TestBackup_KeepsWhatIsNeeded(t *testing.T) {
 	}
 }
 
+// TestBackup_KeepsWhatTheLogNeeds: in the place of the settings the backups remain that seconds of the log begin with,
+// and the keyring is encrypted to the recipient of the settings.
+func TestBackup_KeepsWhatTheLogNeeds(t *testing.T) {
+	t.Parallel()
+	clock := new(fixture.Clock)
+	s := newSite(t, gatewaytest.Embedded, clock.Option)
+	s.organization(t, "acme")
+	s.Stop(t)
+	cfg, o := config.Default(), gateway.Options{}
+	for _, option := range append([]gatewaytest.Option{fixture.InFolder(s.data)}, s.options...) {
+		option(&cfg, &o)
+	}
+	cfg.Backup = config.Backup{To: s.backups, At: []string{"03:00"}, Log: 2 * time.Hour, Recipient: s.identity.Recipient().String()}
+	services, err := gateway.OpenServices(t.Context(), cfg, o) // it makes no backups by itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer services.Close()
+	commands := services.Commands()
+	for place, want := range map[string]int{s.backups: 4, t.TempDir(): 1} { // of now, and of 50, 100 and 150 minutes ago
+		for range 6 {
+			clock.Advance(50 * time.Minute)
+			m, err := control.Call[*backup.Manifest](t.Context(), commands, "backup", control.BackupRequest{To: place, Keep: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (m.Keyring != "") != (place == s.backups) {
+				t.Errorf("the backup in %s has the keyring %q", place, m.Keyring)
+			}
+		}
+		if names, err := list(t, place); err != nil || len(names) != want {
+			t.Errorf("got %v %v, want the newest %d", names, err, want)
+		}
+	}
+}
+
 // objectsIn returns the paths of the bytes of files below a folder of backups.
 func objectsIn(t *testing.T, folder string) (found []string) {
 	t.Helper()

@@ -20,9 +20,11 @@ import (
 )
 
 // aside is the folder, in that of a bucket, for what is not an object: copies that have not become objects yet, and
-// objects that were deleted together. "~" is in no name of an object.
+// objects that were deleted together. "+" is in no name of an object. Earlier versions called it formerAside, with which
+// a shell means the home of the user; it is emptied and removed.
 const (
-	aside       = "~"
+	aside       = "on-the-way+"
+	formerAside = "~"
 	partPattern = "part-*"
 	trashPrefix = "deleted-"
 )
@@ -262,12 +264,20 @@ func (f *folder) deleteAll(ctx context.Context, name string) error {
 
 // removeLeftovers removes objects that were deleted together, and abandoned copies.
 func (f *folder) removeLeftovers(ctx context.Context) error {
-	entries, err := os.ReadDir(f.path(aside))
+	if err := f.removeLeftoversIn(ctx, f.path(formerAside)); err != nil {
+		return err
+	}
+	_ = os.Remove(f.path(formerAside)) // it may be missing, or have copies that are not old enough
+	return f.removeLeftoversIn(ctx, f.path(aside))
+}
+
+func (f *folder) removeLeftoversIn(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, e := range entries {
-		path := filepath.Join(f.path(aside), e.Name())
+		path := filepath.Join(dir, e.Name())
 		switch info, err := e.Info(); {
 		case err != nil: // removed meanwhile
 		case strings.HasPrefix(e.Name(), trashPrefix):

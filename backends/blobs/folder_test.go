@@ -101,14 +101,14 @@ func TestFolderTakesFilesOfOtherDevices(t *testing.T) {
 	if !bytes.Equal(blobtest.Read(t, b, "a/b"), content) {
 		t.Error("read other bytes than were stored")
 	}
-	if entries, err := os.ReadDir(filepath.Join(dir, "~")); err != nil || len(entries) != 0 {
+	if entries, err := os.ReadDir(filepath.Join(dir, "on-the-way+")); err != nil || len(entries) != 0 {
 		t.Errorf("left %v, %v, want no copies", entries, err)
 	}
 	ctx := &endingContext{Context: t.Context(), after: 3}
 	if err := b.Put(ctx, "a/c", file); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled in the middle of a copy: got %v, want context.Canceled", err)
 	}
-	if entries, err := os.ReadDir(filepath.Join(dir, "~")); err != nil || len(entries) != 0 {
+	if entries, err := os.ReadDir(filepath.Join(dir, "on-the-way+")); err != nil || len(entries) != 0 {
 		t.Errorf("cancelled: left %v, %v, want no copies", entries, err)
 	}
 }
@@ -170,10 +170,20 @@ func TestFolderIsPrivate(t *testing.T) {
 // TestFolderLeavesNothing checks that leftovers of killed processes are not listed, and are removed in time.
 func TestFolderLeavesNothing(t *testing.T) {
 	t.Parallel()
+	for _, aside := range []string{"on-the-way+", "~"} { // of now, and of earlier versions
+		t.Run(aside, func(t *testing.T) {
+			t.Parallel()
+			leavesNothing(t, aside)
+		})
+	}
+}
+
+func leavesNothing(t *testing.T, aside string) {
+	t.Helper()
 	b, dir := folder(t)
 	blobtest.Put(t, b, "a/b", []byte("x"))
 	part := func(name string, age time.Duration) {
-		path := filepath.Join(dir, "~", name)
+		path := filepath.Join(dir, aside, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -190,16 +200,22 @@ func TestFolderLeavesNothing(t *testing.T) {
 	if names := blobtest.Names(t, b, ""); !slices.Equal(names, []string{"a/b"}) {
 		t.Errorf("listed %v, want only a/b", names)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "~", "*"))
+	left, err := filepath.Glob(filepath.Join(dir, aside, "*"))
 	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "part-2" {
 		t.Errorf("left %v, %v, want the recent part-2", left, err)
+	}
+	if err := os.Remove(filepath.Join(dir, aside, "part-2")); err != nil {
+		t.Fatal(err)
 	}
 	part("deleted-4/objects/y", time.Minute)
 	if err := b.DeleteAll(t.Context(), "gone/"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "~", "deleted-4")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, aside, "deleted-4")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a repeated DeleteAll: got %v, want the deleted objects removed", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "~")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder ~: got %v, want none", err)
 	}
 }
 

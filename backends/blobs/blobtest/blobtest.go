@@ -372,7 +372,7 @@ func hostileNames(t *testing.T, b blobs.Bucket) {
 	long := strings.Repeat("n", 201)
 	for _, name := range []string{
 		"", "/", ".", "..", "../x", "a/../../x", "a/..", "a/./b", "/etc/passwd", "a//b", "a/", `a\b`, `..\x`, "a b", "a\x00b", "a\nb",
-		"C:/x", "a:b", "é", "a%2fb", "~", "~/x", "a/~b", "a*", "a?b", "a#b", "a&b", long, "a\n", "\u202ea", "a/\xff",
+		"C:/x", "a:b", "é", "a%2fb", "on-the-way+", "on-the-way+/x", "~", "~/x", "a/~b", "a*", "a?b", "a#b", "a&b", long, "a\n", "\u202ea", "a/\xff",
 	} {
 		ctx := t.Context()
 		o, openErr := b.Open(ctx, name)

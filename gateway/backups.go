@@ -60,6 +60,7 @@ func (s *Services) backupSource(files bool) backup.Source {
 	src := backup.Source{
 		Installation: s.directory.Installation(), Version: s.version, Backends: append(backends, s.cfg.Control),
 		Archive: s.archive, Still: s.directory.Still, Keyring: s.cfg.KeyringPath(), Now: s.now, Homes: s.directory.Homes,
+		Missing: s.store.HomeMissing,
 	}
 	if files {
 		src.Files = s.markedBucket()

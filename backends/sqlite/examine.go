@@ -41,16 +41,21 @@ func (e *Engine) Missing(name string) error {
 	if err == nil {
 		return nil
 	}
-	if missing(e.sharedPath(name)) == nil {
+	gone := missing(e.sharedPath(name))
+	if gone == nil {
 		if _, found, lookupErr := e.entry(ctx, name); found || lookupErr != nil {
 			return nil // opening the workspace reports an error
 		}
 	}
-	if e.Place(name) == e.sharedPath(name) {
+	switch {
+	case e.Place(name) != e.sharedPath(name):
+		return err
+	case gone != nil:
+		return gone // the organizations in it are all missing, and only old ones had files of their own
+	default:
 		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s, and the organization is not in the shared file %s; "+
 			"put back the file that it was in, or check whether another machine has it", e.ownPath(name), e.sharedPath(name))}
 	}
-	return err
 }
 
 // missing returns a *driver.DamagedError if the file does not exist or is empty.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,15 @@ func (s *Store) ControlFileMissing() error {
 // FileMissing returns an error if the file of an organization's workspace no longer exists.
 func (s *Store) FileMissing(org int64, backend string) error {
 	backend, workspace := placeOf(org, backend)
+	if x, ok := ability[driver.Examiner](s, backend); ok {
+		return x.Missing(workspace)
+	}
+	return nil
+}
+
+// HomeMissing is FileMissing of what Home has named.
+func (s *Store) HomeMissing(home string) error {
+	backend, workspace, _ := strings.Cut(home, "/")
 	if x, ok := ability[driver.Examiner](s, backend); ok {
 		return x.Missing(workspace)
 	}

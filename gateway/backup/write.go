@@ -36,6 +36,8 @@ type Source struct {
 	Still   func(ctx context.Context, do func() error) error
 	// Homes returns where organizations are, by their slugs.
 	Homes func(ctx context.Context) (map[string]tenants.Home, error)
+	// Missing returns why a home, named as in tenants.Home, has no database; nil: it is not known.
+	Missing func(home string) error
 	// Files has the bytes of files; nil: they are not copied.
 	Files blobs.Bucket
 	// Keyring is the path of the keyring.
@@ -234,7 +236,11 @@ func (w *writer) copyDatabases(ctx context.Context) (moved []string, err error) 
 		case was.At != is.At || was.Arrived != is.Arrived:
 			moved = append(moved, slug)
 		case !was.Moving && !copied[was.At]:
-			w.m.Damaged = append(w.m.Damaged, fmt.Sprintf("the database of the organization %s (%s) is missing", slug, was.At))
+			says := fmt.Sprintf("the database of the organization %s (%s) is missing", slug, was.At)
+			if why := w.Missing(was.At); why != nil {
+				says += ": " + why.Error()
+			}
+			w.m.Damaged = append(w.m.Damaged, says)
 		}
 	}
 	w.m.Organizations-- // the workspace of the control data

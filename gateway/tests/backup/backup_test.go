@@ -446,6 +446,33 @@ func TestBackup_Damaged(t *testing.T) {
 	}
 }
 
+// TestBackup_Missing: a shared file that is missing is named, by backups and by doctor.
+func TestBackup_Missing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, gatewaytest.SharedFiles)
+	s.organization(t, "acme")
+	files, err := filepath.Glob(filepath.Join(s.data, "db", "_shared-*.db"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got %v, %v, want the file of the organization", files, err)
+	}
+	path := files[0]
+	s.organization(t, "birch") // in another file
+	s.Stop(t)
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	s.Gateway = gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(s.data)}, s.options...)...)
+	_, err = control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", control.BackupRequest{To: s.backups})
+	if err == nil || !strings.Contains(err.Error(), "organization acme") || !strings.Contains(err.Error(), "there is no file "+path) {
+		t.Errorf("got %v, want an error that names %s", err, path)
+	}
+	if !slices.ContainsFunc(fixture.Findings(t, s.Gateway, control.Examination{}), func(f control.Finding) bool {
+		return f.What == "organization acme" && strings.Contains(f.Says, "there is no file "+path)
+	}) {
+		t.Errorf("doctor does not name %s", path)
+	}
+}
+
 // TestBackup_Keep removes old backups with the bytes that only they name.
 func TestBackup_Keep(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,11 @@ func (s *Services) restoreOrganization(
 			"organization there, and import it here", m.Name, m.Installation)
 	}
 	if in.As != "" {
-		if err := s.directory.Refusals(ctx, tenants.NewOrganization{Slug: in.As, Name: in.As})[0]; err != nil {
+		err := s.directory.Refusals(ctx, tenants.NewOrganization{Slug: in.As, Name: in.As})[0]
+		if _, taken := errors.AsType[*store.DuplicateError](err); taken {
+			return nil, fmt.Errorf("--as %s: this slug is or was that of another organization; choose another one", in.As)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

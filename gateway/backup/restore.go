@@ -283,7 +283,7 @@ func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told fu
 		case errors.Is(err, blobs.ErrNotFound):
 			return fmt.Errorf("%w: the bytes files/%s are missing", ErrDamaged, name)
 		case err != nil:
-			return fmt.Errorf("restoring the bytes of a file: %w", err)
+			return fmt.Errorf("restoring the bytes files/%s: %w", name, err)
 		}
 		done += named[name].size
 		told(Progress{Step: "restoring files", Done: done, Total: m.Files.Bytes})

@@ -176,9 +176,6 @@ func (l *rowCommand) flags(c *control.Command) {
 		if f.Rule.Ref == "" && c.Nothing == "" && strings.Contains(c.Line, " --"+f.Flag+" ") {
 			_ = l.MarkFlagRequired(f.Flag) // fails only for a flag that does not exist
 		}
-		if other := f.Tag.Get("without"); other != "" {
-			l.MarkFlagsMutuallyExclusive(other, f.Flag)
-		}
 	}
 }
 
@@ -225,6 +222,9 @@ func (p *program) input(l *rowCommand, args []string) (values, *control.Command,
 		}
 		for i := range other.Fields {
 			f := &other.Fields[i]
+			if without := f.Tag.Get("without"); without != "" && flags.Changed(without) && flags.Changed(f.Flag) {
+				return nil, nil, usagef("--%s does not go with --%s", f.Flag, without)
+			}
 			var err error
 			if f.Tag.Get("arg") != "" {
 				in[f.Name], err = argument(other, f, args[0])

@@ -349,6 +349,7 @@ func TestUsage(t *testing.T) {
 		{"org create --slug x", 2, `"name"`},
 		{"org create --slug x --name X --limit many", 2, "NAME=NUMBER"},
 		{"org create --from - --slug x", 2, "--slug does not go with --from"},
+		{"org restore acme --from /b --as then --dry-run", 2, "--dry-run does not go with --as"},
 		{"org create --from - --feature teams", 2, "--feature does not go with --from"},
 		{"org create --slug x --name X --dry-run", 2, "--dry-run is for --from alone"},
 		{"org create --slug x --name X --setting a=maybe", 2, "NAME=true"},

@@ -137,7 +137,7 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 		c.addNote("Note: the backup has no bytes of files; those that are not here any more stay missing.")
 	}
 	if err == nil && unconfirmed && r.Returned+r.Changed+r.Removed == 0 && len(found.Revived) == 0 {
-		c.addNote(found.Slug + " is what it was then: there is nothing to restore.")
+		c.addNote(found.Slug + " has not changed since " + then.Format(time.RFC3339) + "; nothing to restore.")
 		return found, s.setTenant(ctx, c, found.Slug)
 	}
 	if err == nil && unconfirmed {

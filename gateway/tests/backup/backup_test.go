@@ -1040,6 +1040,10 @@ func TestRestoreOrganization(t *testing.T) {
 				change(&in)
 				return control.Call[*control.OrganizationRestored](t.Context(), s.Commands, "org.restore", in)
 			}
+			if _, err := restore(func(in *control.OrganizationRestore) { in.As = "birch" }); err == nil ||
+				!strings.Contains(err.Error(), "--as birch: this slug is or was that of another organization") {
+				t.Errorf("as another organization: got %v", err)
+			}
 			changed := exported(t, acme)
 			for what, change := range map[string]func(*control.OrganizationRestore){
 				"unconfirmed": func(*control.OrganizationRestore) {}, "dry run": func(in *control.OrganizationRestore) { in.DryRun = true },

@@ -83,6 +83,10 @@ func (p *program) restoreCommand() *cobra.Command {
 		}
 		restored, err := gateway.Restore(ctx, cfg, o)
 		b.end()
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("the restoration was interrupted (%w): no gateway serves what is there; the same command begins again",
+				context.Cause(ctx))
+		}
 		if err != nil {
 			return explainOpenError(cfg, err)
 		}

@@ -118,20 +118,30 @@ func (s *Services) archive(ctx context.Context, backend string, o store.Archivin
 
 const (
 	backupTick  = 20 * time.Second // between two looks at the clock
+	logTick     = time.Second      // between two looks at the log of changes, before it begins
 	backupRetry = 10 * time.Minute // after a failure
 	// backupLate is how long a backup may be overdue before doctor calls that wrong.
 	backupLate = 24 * time.Hour
 )
 
 // backUpOnTime backs up at the times of the settings, and when the log of changes needs a backup to begin with, until ctx
-// ends. It asks the place when the last backup was made: one
-// that was due while no gateway ran is made as soon as one runs, and of several gateways one makes it.
+// ends. It asks the place when the last backup was made: one that was due while no gateway ran is made as soon as one
+// runs, and of several gateways one makes it.
 func (s *Services) backUpOnTime(ctx context.Context) {
 	tick := time.NewTicker(backupTick)
 	defer tick.Stop()
 	var done, retry, based time.Time // done: up to when every backup that was due has been made
 	for {
 		now := s.now()
+		s.retryObjects(ctx)
+		if s.beginsLog(now) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(logTick):
+				continue
+			}
+		}
 		if due := s.cfg.Backup.Due(now); due.After(done) && now.After(retry) {
 			last, err := s.lastBackup(ctx)
 			switch {
@@ -177,6 +187,27 @@ func (s *Services) lastBackup(ctx context.Context) (last time.Time, err error) {
 	return time.Time{}, err
 }
 
+// newestBackup is lastBackup with a limit, because a folder may never answer.
+func (s *Services) newestBackup(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	type answer struct {
+		last time.Time
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		last, err := s.lastBackup(ctx)
+		got <- answer{last, err}
+	}()
+	select {
+	case a := <-got:
+		return a.last, a.err
+	case <-ctx.Done():
+		return time.Time{}, fmt.Errorf("%s does not answer: %w", s.cfg.Backup.To, ctx.Err())
+	}
+}
+
 // backUpNow makes a backup as the settings say, and logs how it ended.
 func (s *Services) backUpNow(ctx context.Context) error {
 	b := s.cfg.Backup
@@ -217,9 +248,10 @@ func (s *Services) examineBackups(ctx context.Context, e *examination) {
 	if s.cfg.Backup.To == "" {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	last, err := s.lastBackup(limited)
+	if s.examineFailure(e) {
+		return
+	}
+	last, err := s.newestBackup(ctx)
 	due := s.cfg.Backup.Due(s.now())
 	switch {
 	case err != nil:

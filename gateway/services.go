@@ -165,6 +165,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openIdentity(ctx); err != nil {
 		return nil, err
 	}
+	s.beginLog()
 	for _, d := range s.store.Damaged() { // found by an earlier process
 		s.noteDamage(d, false)
 	}

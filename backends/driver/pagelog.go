@@ -2,15 +2,18 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 )
 
+// ErrNotYet: a cut cannot be stored before the caller of PageLogger.LogPages is ready. Files are followed meanwhile.
+var ErrNotYet = errors.New("changes are not logged yet")
+
 // PageLogger is an engine that can pass on every change of its files, page by page.
 type PageLogger interface {
 	// LogPages passes the changes of all files to o.Ship until Close, about once a second. It must be called once, before
-	// any workspace is opened, and returns when what an earlier process could not pass on has been. Errors: that of
-	// o.Ship; ErrUnavailable.
+	// any workspace is opened. Afterwards nothing is committed that is not passed on. Error: ErrUnavailable.
 	LogPages(ctx context.Context, o PageLogging) error
 }
 
@@ -21,7 +24,7 @@ type PageLogging struct {
 	// Last is the time of the last cut in the log.
 	Last time.Time
 	// Ship stores a cut. It is durable when Ship returns nil; otherwise it counts as not stored, and the next cut has its
-	// changes too. Calls do not overlap.
+	// changes too. It returns ErrNotYet until cuts can be stored. Calls do not overlap.
 	Ship func(ctx context.Context, cut PageCut) error
 	Now  func() time.Time
 	// Told is called when cuts fail, and with nil when they succeed again.
@@ -60,6 +63,7 @@ type FileCut struct {
 	File     string // its name in the folder of the engine
 	Kind     CutKind
 	Position PagePosition // after this cut
+	Why      string       // with CutBroken: the reason, if it is known
 	// PageSize is the size of a page in bytes, and Pages the number of pages of the file after this cut. Both are 0 if no
 	// pages changed.
 	PageSize, Pages int

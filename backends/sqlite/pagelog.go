@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -79,7 +80,7 @@ func (e *Engine) LogPages(ctx context.Context, o driver.PageLogging) error {
 			l.gone(name)
 		}
 	}
-	if err = l.cut(ctx, "", false); err == nil {
+	if err = l.cut(ctx, "", false); err == nil { // otherwise Told was told, or it is not yet the time
 		for name := range maps.Clone(l.live) {
 			_, _ = l.rest(ctx, name, true) // otherwise it is read on
 		}
@@ -152,17 +153,21 @@ func (l *pageLog) committed(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.live[name] == nil {
-		l.breakOff(name)
+		l.breakOff(name, "")
 	}
 }
 
 // breakOff ends the chain of a file. l.mu is held.
-func (l *pageLog) breakOff(name string) {
+func (l *pageLog) breakOff(name, why string) {
 	if f := l.live[name]; f != nil {
 		delete(l.live, name)
 		f.close()
 	}
 	l.noteLocked(name, driver.CutBroken, driver.PagePosition{})
+	i := slices.IndexFunc(l.events[l.shipping:], func(c driver.FileCut) bool { return c.File == name+".db" && c.Kind == driver.CutBroken })
+	if one := &l.events[l.shipping+i]; one.Why == "" {
+		one.Why = why
+	}
 }
 
 // note puts what became of a file into the next cut.
@@ -181,6 +186,7 @@ func (l *pageLog) noteLocked(name string, kind driver.CutKind, at driver.PagePos
 	for i, other := range slices.Backward(l.events) {
 		if other.File == one.File {
 			if i >= l.shipping && kind == driver.CutBroken && other.Kind == kind {
+				one.Why = other.Why
 				l.events[i] = one
 				return
 			}
@@ -250,8 +256,12 @@ func (l *pageLog) cut(ctx context.Context, only string, sealed bool) error {
 	}
 	err := background.Try(func() error { return l.Ship(ctx, cut) })
 	l.mu.Lock()
+	if l.shipping = 0; errors.Is(err, driver.ErrNotYet) { // files are followed meanwhile
+		l.mu.Unlock()
+		return err
+	}
 	tell := err != nil || l.failing
-	l.failing, l.shipping = err != nil, 0
+	l.failing = err != nil
 	if err == nil {
 		l.events = slices.Delete(l.events, 0, events)
 	}
@@ -308,16 +318,12 @@ func (l *pageLog) look(only string) (cut driver.PageCut, followers []*follower, 
 	return cut, followers, now, only == ""
 }
 
-// drop ends the chain of a file that cannot be read on, unless that has happened already.
+// drop ends the chain of a file that cannot be read on, unless that has happened already. The cut says why.
 func (l *pageLog) drop(f *follower, why error) {
 	l.mu.Lock()
-	is := l.live[f.name] == f
-	if is {
-		l.breakOff(f.name)
-	}
-	l.mu.Unlock()
-	if is && why != nil {
-		l.Told(fmt.Errorf("the log of changes of %s has a gap: %w", f.path, why))
+	defer l.mu.Unlock()
+	if l.live[f.name] == f {
+		l.breakOff(f.name, why.Error())
 	}
 }
 
@@ -404,6 +410,9 @@ func (l *pageLog) close() error {
 	}
 	l.beat = time.Time{}
 	err := l.cut(context.Background(), "", false)
+	if errors.Is(err, driver.ErrNotYet) { // the process that opens the files next reads on
+		err = nil
+	}
 	for _, f := range l.live {
 		f.close()
 	}

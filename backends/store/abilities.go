@@ -189,5 +189,8 @@ const (
 	CutBroken  = driver.CutBroken
 )
 
+// ErrNotYet: a cut cannot be stored yet; see driver.PageLogging.
+var ErrNotYet = driver.ErrNotYet
+
 // PageLogger is an engine that can pass on every change of its files; see driver.PageLogger.
 type PageLogger = driver.PageLogger

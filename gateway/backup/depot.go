@@ -124,8 +124,7 @@ func (d *Depot) mark(ctx context.Context, installation string) error {
 		case err != nil:
 			return fmt.Errorf("listing the backups in %s: %w", d, err)
 		case info.Name != marks+installation:
-			return fmt.Errorf("%s is for the backups of another installation (%s): name a place of its own for each",
-				d, strings.TrimPrefix(info.Name, marks))
+			return foreignPlace(d.String(), strings.TrimPrefix(info.Name, marks), installation)
 		}
 		return nil
 	}

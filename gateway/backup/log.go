@@ -2,24 +2,24 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/klauspost/compress/zstd"
 
-	"tenantry/backends/blobs"
 	"tenantry/backends/store"
 	"tenantry/internal/durable"
 )
@@ -39,29 +39,55 @@ const (
 	hourLayout   = "15"
 	logBlock     = 1 << 20 // bytes of pages in a record, before compression
 	logInFlight  = 1 << 20 // bytes that are collected before they are written
+	logSync      = 16 << 20
 	baseDistance = 2 * time.Second
 )
 
 // ErrLogBusy: another process writes the log.
 var ErrLogBusy = errors.New("another process logs changes in the folder")
 
-// Log writes the log of a folder. Its methods are safe for concurrent use.
-type Log struct {
-	folder string
-	keep   time.Duration
-	files  blobs.Bucket // of the folder; nil: the bytes of files are not copied
-	lock   *flock.Flock
-	pack   *zstd.Encoder
+// LogOptions say what is logged.
+type LogOptions struct {
+	Folder string        // of backups
+	Keep   time.Duration // older hours are removed, if no backup needs them
+	Files  bool          // also the bytes of files
+	// Gap is called once for each gap in the log, with the databases that it is in, but nil for all.
+	Gap func(databases []string, why string)
+}
 
-	mu     sync.Mutex // guards the fields below
-	out    *os.File   // nil before the first cut, and after a failure
-	hour   string     // the path of out
-	end    int64      // of what is complete in out
-	state  logState
-	put    map[string]int64 // objects that were stored since the last cut, and their sizes
-	gone   []string         // objects that were removed since the last cut
-	failed error            // of the last cut
-	since  time.Time        // when it failed first
+// Log writes the log of a folder. Its methods are safe for concurrent use. They wait for a folder that does not answer
+// for ten seconds at most, and do not wait at all while an earlier call hangs there.
+type Log struct {
+	LogOptions
+
+	patience time.Duration
+	sync     func(*os.File) error
+	stuck    atomic.Int32 // calls that hang
+	moved    atomic.Int64 // grows with everything that is read or written
+
+	turn     chan struct{} // held to use the fields below
+	pack     *zstd.Encoder
+	claimed  bool         // the mark of the folder has been seen
+	lock     *flock.Flock // nil: the log is not open
+	lockInfo os.FileInfo
+	out      *os.File // nil before the first cut after the log was opened
+	hour     string   // the path of out
+	end      int64    // of what is complete in out
+	state    logState
+	anew     bool // the next record is a state, because the folder lacks what is before
+
+	mu           sync.Mutex // guards the fields below; nothing is read or written while it is held
+	installation string
+	put          map[string]int64     // objects that were stored since the last cut, and their sizes
+	gone         []string             // objects that were removed since the last cut
+	lacking      map[string]lackingOf // objects that could not be copied
+	status       LogStatus
+}
+
+// lackingOf is an object that could not be copied.
+type lackingOf struct {
+	size  int64
+	since time.Time
 }
 
 // logState is where a log has got to. It begins each of its files.
@@ -73,88 +99,91 @@ type logState struct {
 	Known  map[string]map[string]store.PagePosition `json:"known"` // by backend and file
 }
 
-// OpenLog opens the log of a folder, in which hours older than keep are removed if no backup needs them. What a killed
-// process has written in part is removed. Unless files is set, the bytes of files are not logged. Close must be called.
-// Errors: ErrLogBusy, ErrDamaged; those of the folder.
-func OpenLog(folder string, keep time.Duration, files bool) (_ *Log, err error) {
-	l := &Log{folder: folder, keep: keep, put: map[string]int64{}}
-	if err := checkForLog(folder); err != nil {
-		return nil, fmt.Errorf("the log of changes: %w", err)
+// OpenLog returns the log of a folder, and reads where it has got to. Nothing is written before Begin. Close must be
+// called.
+func OpenLog(ctx context.Context, o LogOptions) (*Log, error) {
+	l := &Log{
+		LogOptions: o, patience: logPatience, sync: (*os.File).Sync, turn: make(chan struct{}, 1),
+		put: map[string]int64{}, lacking: map[string]lackingOf{},
 	}
-	if err := os.MkdirAll(filepath.Join(folder, logFolder), folderMode); err != nil {
-		return nil, fmt.Errorf("the log of changes: %w", err)
-	}
-	if files {
-		if err := os.MkdirAll(FilesFolder(folder), folderMode); err != nil {
-			return nil, fmt.Errorf("the log of changes: %w", err)
-		}
-		if l.files, err = blobs.Folder(FilesFolder(folder)); err != nil {
-			return nil, err
-		}
-	}
-	l.lock = flock.New(filepath.Join(folder, logFolder, logLock), flock.SetPermissions(0o600))
-	if locked, err := l.lock.TryLock(); err != nil {
-		return nil, fmt.Errorf("the log of changes: %w", err)
-	} else if !locked {
-		return nil, fmt.Errorf("%w %s", ErrLogBusy, folder)
-	}
-	defer func() {
-		if err != nil {
-			_ = l.lock.Unlock()
-		}
-	}()
+	var err error
 	if l.pack, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(logBlock)); err != nil {
 		return nil, err
 	}
-	return l, l.recover()
+	read := make(chan logState, 1)
+	err = l.attempt(ctx, func(context.Context) error {
+		at, err := l.newest()
+		read <- at.state
+		return err
+	})
+	l.state = emptyState()
+	if err == nil { // otherwise the first cut tells why, and begins anew if it finds something else
+		l.state = <-read
+	}
+	l.status.Last, l.status.Broken = l.state.Last, l.state.Broken
+	return l, nil
 }
 
-// checkForLog returns an error if the folder has something, and is no place of backups.
-func checkForLog(folder string) error {
-	if marked, err := os.ReadDir(filepath.Join(folder, marks)); err == nil && len(marked) > 0 {
-		return nil
+// Begin lets the log of an installation be written. A folder that is marked as that of another one stays as it is.
+func (l *Log) Begin(installation string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.installation = installation
+}
+
+func emptyState() logState {
+	return logState{Known: map[string]map[string]store.PagePosition{}}
+}
+
+// logEnd is the newest file of a log that has something complete.
+type logEnd struct {
+	state logState
+	path  string // empty: the log is empty
+	end   int64  // of what is complete
+	// incomplete are files after it.
+	incomplete []string
+}
+
+// newest reads where the log has got to.
+func (l *Log) newest() (at logEnd, err error) {
+	at.state = emptyState()
+	hours, err := logHours(l.Folder)
+	for _, path := range slices.Backward(hours) {
+		if err != nil {
+			break
+		}
+		var state logState
+		if state, at.end, err = l.readState(path); err == nil && at.end > 0 {
+			at.state, at.path = state, path
+			break
+		}
+		at.incomplete = append(at.incomplete, path)
 	}
-	found, err := foreignIn(folder)
-	if err == nil && found != "" {
-		err = fmt.Errorf("%s is not empty (%s is there), and no place of backups: name an empty one", folder, found)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return err
+	return at, err
 }
 
 // recover reads where the log has got to, and removes what is incomplete at its end.
-func (l *Log) recover() error {
-	l.state = logState{Known: map[string]map[string]store.PagePosition{}}
-	hours, err := logHours(l.folder)
-	if err != nil {
-		return err
-	}
-	for _, path := range slices.Backward(hours) {
-		state, end, err := readState(path)
-		if err != nil {
-			return err
-		}
-		if end > 0 {
-			l.state = state
-			return os.Truncate(path, end)
-		}
-		if err := os.Remove(path); err != nil { // not even its first record is complete
-			return err
+func (l *Log) recover() (logState, error) {
+	at, err := l.newest()
+	for _, path := range at.incomplete {
+		if err == nil {
+			err = os.Remove(path)
 		}
 	}
-	return nil
+	if err == nil && at.path != "" {
+		err = os.Truncate(at.path, at.end)
+	}
+	return at.state, err
 }
 
 // readState returns where the log was at the end of a file, and up to where the file is complete; 0: it has no state.
-func readState(path string) (state logState, end int64, err error) {
-	begin, end, err := lastCut(path)
+func (l *Log) readState(path string) (state logState, end int64, err error) {
+	begin, end, err := l.lastCut(path)
 	if err != nil || end == 0 {
 		return state, end, err
 	}
-	whole, err := isWhole(path, begin, end)
+	whole, err := l.isWhole(path, begin, end)
 	if err != nil {
 		return state, 0, err
 	}
@@ -162,6 +191,7 @@ func readState(path string) (state logState, end int64, err error) {
 		end = begin
 	}
 	err = readRecords(path, 0, false, func(r *logRecord, at int64) error {
+		l.moved.Add(1)
 		switch {
 		case at > end:
 		case r.State != nil:
@@ -178,8 +208,9 @@ func readState(path string) (state logState, end int64, err error) {
 }
 
 // lastCut returns where the last cut of a file, or the state that begins it, begins and ends.
-func lastCut(path string) (begin, end int64, err error) {
+func (l *Log) lastCut(path string) (begin, end int64, err error) {
 	err = readRecords(path, 0, false, func(r *logRecord, at int64) error {
+		l.moved.Add(1)
 		if r.Pages == nil {
 			begin, end = end, at
 		}
@@ -190,9 +221,10 @@ func lastCut(path string) (begin, end int64, err error) {
 
 // isWhole reports whether all records of a cut are undamaged. After a loss of power its end may have been written, and
 // not what is before. Earlier cuts had been synced.
-func isWhole(path string, begin, end int64) (bool, error) {
+func (l *Log) isWhole(path string, begin, end int64) (bool, error) {
 	last := int64(0)
 	err := readRecords(path, begin, true, func(_ *logRecord, at int64) error {
+		l.moved.Add(1)
 		last = at
 		return nil
 	})
@@ -242,10 +274,8 @@ func beganAt(path string) time.Time {
 	return at
 }
 
-// Logging says how an engine passes its changes to the log.
+// Logging says how an engine passes its changes to the log. It is for before Begin.
 func (l *Log) Logging(backend string, now func() time.Time, told func(error)) store.PageLogging {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	return store.PageLogging{
 		Known: maps.Clone(l.state.Known[backend]), Last: l.state.Last, Now: now, Told: told,
 		Ship: func(ctx context.Context, cut store.PageCut) error { return l.ship(ctx, backend, cut) },
@@ -254,53 +284,101 @@ func (l *Log) Logging(backend string, now func() time.Time, told func(error)) st
 
 // ship appends a cut and syncs it.
 func (l *Log) ship(ctx context.Context, backend string, cut store.PageCut) error {
+	if l.owner() == "" {
+		return store.ErrNotYet
+	}
+	err := l.attempt(ctx, func(ctx context.Context) error {
+		l.turn <- struct{}{}
+		defer func() { <-l.turn }()
+		return l.append(ctx, backend, cut)
+	})
+	if err != nil {
+		err = fmt.Errorf("the log of changes: %w", err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.append(ctx, backend, cut)
-	switch {
+	switch s := &l.status; {
 	case err == nil:
-		l.failed, l.since = nil, time.Time{}
-	case l.failed == nil:
-		l.failed, l.since = err, cut.At
+		s.Failed, s.Since = nil, time.Time{}
+	case s.Failed == nil:
+		s.Failed, s.Since = err, cut.At
 	default:
-		l.failed = err
-	}
-	if err != nil && l.out != nil {
-		_ = l.out.Close() // what is incomplete in it is removed before the next cut
-		l.out = nil
+		s.Failed = err
 	}
 	return err
 }
 
+// append writes a cut. Its pages may be read only until ctx ends, because the engine goes on then. A cut that became
+// complete after that stays: the next one has its changes, too.
 func (l *Log) append(ctx context.Context, backend string, cut store.PageCut) error {
+	if err := ctx.Err(); err != nil { // another engine had the turn
+		return err
+	}
 	if cut.At.Before(l.state.Last) { // of another engine
 		cut.At = l.state.Last
 	}
-	if err := l.turnTo(ctx, cut.At); err != nil {
-		return fmt.Errorf("the log of changes: %w", err)
+	if err := l.ready(ctx, cut.At); err != nil {
+		return err
 	}
-	w := &recordWriter{to: l.out, at: l.end, pack: l.pack}
-	end := &logCut{Sequence: l.state.Sequence + 1, Backend: backend, At: cut.At, Since: cut.Since, Put: l.put, Gone: l.gone}
+	put, gone := l.notes()
+	w := &recordWriter{to: l.out, at: l.end, pack: l.pack, sync: l.sync, moved: &l.moved}
+	end := &logCut{Sequence: l.state.Sequence + 1, Backend: backend, At: cut.At, Since: cut.Since, Put: put, Gone: gone}
+	var err error
 	for _, f := range cut.Files {
 		end.Files = append(end.Files, logFile{File: f.File, Kind: f.Kind, Position: f.Position, Changed: f.Changed})
-		if err := w.file(ctx, backend, f); err != nil {
-			return fmt.Errorf("the log of changes: %w", err)
+		if err = w.file(ctx, backend, f); err != nil {
+			break
 		}
 	}
-	w.record(&logRecord{Cut: end}, nil)
-	if err := errors.Join(w.flush(), l.out.Sync()); err != nil {
-		return fmt.Errorf("the log of changes: %w", err)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		w.record(&logRecord{Cut: end}, nil)
+		err = w.finish()
+	}
+	if err != nil {
+		_ = l.out.Truncate(l.end) // if that fails, the next call finds a wrong size
+		return err
 	}
 	l.end = w.at
+	l.tellGaps(backend, cut)
 	l.state.add(end)
-	l.put, l.gone = map[string]int64{}, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status.Last, l.status.Broken = l.state.Last, l.state.Broken
+	maps.DeleteFunc(l.put, func(name string, size int64) bool { return put[name] == size })
+	l.gone = slices.Clone(l.gone[len(gone):])
 	return nil
+}
+
+// notes returns what became of objects since the last cut.
+func (l *Log) notes() (put map[string]int64, gone []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.put), slices.Clone(l.gone)
+}
+
+// tellGaps tells which chains a cut breaks. Databases that were there before the log began are no gap.
+func (l *Log) tellGaps(backend string, cut store.PageCut) {
+	var all []string
+	why := ""
+	known := l.state.Known[backend]
+	for _, f := range cut.Files {
+		if f.Kind == store.CutBroken && len(known) > 0 {
+			all = append(all, backend+"/"+f.File)
+			why = cmp.Or(why, f.Why)
+		}
+	}
+	if len(all) > 0 {
+		l.Gap(all, cmp.Or(why, "they were changed while changes were not logged, or by another program"))
+	}
 }
 
 // turnTo opens the file for a time.
 func (l *Log) turnTo(ctx context.Context, at time.Time) (err error) {
-	path := hourOf(l.folder, at)
-	if l.out != nil && l.hour == path {
+	path := hourOf(l.Folder, at)
+	if l.out != nil && l.hour == path && !l.anew {
 		return nil
 	}
 	if l.out != nil {
@@ -310,7 +388,7 @@ func (l *Log) turnTo(ctx context.Context, at time.Time) (err error) {
 		l.out = nil
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, folderMode); err != nil {
+	if err := os.Mkdir(dir, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	out, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -322,33 +400,32 @@ func (l *Log) turnTo(ctx context.Context, at time.Time) (err error) {
 			_ = out.Close()
 		}
 	}()
-	end := int64(0)
-	if l.hour == path {
-		end = l.end
-	} else if _, end, err = readState(path); err != nil {
+	_, end, err := l.readState(path)
+	if err != nil {
 		return err
 	}
 	if err := out.Truncate(end); err != nil {
 		return err
 	}
-	if end == 0 {
-		w := &recordWriter{to: out, pack: l.pack}
+	began := end == 0
+	if began || l.anew {
+		w := &recordWriter{to: out, at: end, pack: l.pack, sync: l.sync, moved: &l.moved}
 		w.record(&logRecord{State: &l.state}, nil)
-		if err := errors.Join(w.flush(), out.Sync(), durable.SyncDir(dir), durable.SyncDir(filepath.Dir(dir))); err != nil {
+		if err := errors.Join(w.finish(), durable.SyncDir(dir), durable.SyncDir(filepath.Dir(dir))); err != nil {
 			return err
 		}
 		end = w.at
-		if err := l.prune(ctx, at); err != nil {
-			return err
-		}
 	}
-	l.out, l.hour, l.end = out, path, end
+	l.out, l.hour, l.end, l.anew = out, path, end, false
+	if began {
+		return l.prune(ctx, at)
+	}
 	return nil
 }
 
 // prune removes the hours that no restoration to a second within l.keep needs.
 func (l *Log) prune(ctx context.Context, now time.Time) error {
-	d, err := Folder(l.folder, true)
+	d, err := Folder(l.Folder, false)
 	if err != nil {
 		return err
 	}
@@ -356,8 +433,9 @@ func (l *Log) prune(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	oldest := now.Add(-l.keep)
+	oldest := now.Add(-l.Keep)
 	for i, name := range names { // the newest first
+		l.moved.Add(1)
 		m, err := d.read(ctx, name)
 		if errors.Is(err, ErrDamaged) {
 			continue
@@ -366,12 +444,12 @@ func (l *Log) prune(ctx context.Context, now time.Time) error {
 			return err
 		}
 		last := i == len(names)-1
-		if m.Ended.Before(now.Add(-l.keep)) || last && m.Began.After(oldest) {
+		if m.Ended.Before(now.Add(-l.Keep)) || last && m.Began.After(oldest) {
 			oldest = m.Began
 			break
 		}
 	}
-	hours, err := logHours(l.folder)
+	hours, err := logHours(l.Folder)
 	if err != nil {
 		return err
 	}
@@ -386,70 +464,42 @@ func (l *Log) prune(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Store copies the bytes of a file into the folder, before they are stored under the name in the bucket. After an error
-// the next backup copies them.
-func (l *Log) Store(ctx context.Context, name string, file *os.File) error {
-	if l.files == nil {
-		return nil
-	}
-	copied, err := os.CreateTemp(filepath.Join(l.folder, logFolder), "object-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = copied.Close()
-		_ = os.Remove(copied.Name()) // the bucket may have moved it
-	}()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if _, err = io.Copy(copied, untilDone{ctx, io.NewSectionReader(file, 0, info.Size())}); err == nil {
-		err = l.files.Put(ctx, name, copied)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.put[name] = info.Size()
-	return err
-}
-
-// Removed notes that an object was removed, or all objects whose names begin with the prefix, which ends in a slash.
-func (l *Log) Removed(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.gone = append(l.gone, name)
-}
-
 // LogStatus says how far a log is.
 type LogStatus struct {
 	Last   time.Time // of the last cut
 	Broken time.Time // a backup that began later is needed to restore to later seconds; zero: there is no cut yet
 	Failed error     // of the last cut; nil: it succeeded
 	Since  time.Time // when it failed first
+	Lacks  time.Time // since when the bytes of a file are in the folder only after a backup; zero: they are all there
+	Hangs  bool      // the folder does not answer
 }
 
-// Status says how far the log is.
+// Status says how far the log is. It does not wait.
 func (l *Log) Status() LogStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return LogStatus{l.state.Last, l.state.Broken, l.failed, l.since}
+	s := l.status
+	for _, one := range l.lacking {
+		if s.Lacks.IsZero() || one.since.Before(s.Lacks) {
+			s.Lacks = one.since
+		}
+	}
+	s.Hangs = l.stuck.Load() > 0
+	return s
 }
 
 // NeedsBase reports whether a backup that began at a time is too old to be completed from the log.
 func (s *LogStatus) NeedsBase(began time.Time) bool {
-	return !s.Broken.IsZero() && began.Before(s.Broken.Add(baseDistance))
+	return !s.Broken.IsZero() && began.Before(s.Broken.Add(baseDistance)) || !s.Lacks.IsZero() && began.Before(s.Lacks)
 }
 
 // Close closes the log. No engine may use it any more.
 func (l *Log) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var err error
-	if l.out != nil {
-		err = l.out.Close()
-		l.out = nil
-	}
-	return errors.Join(err, l.pack.Close(), l.lock.Unlock())
+	return l.attempt(context.Background(), func(context.Context) error {
+		l.turn <- struct{}{} // and nobody gets it again
+		l.shut()
+		return l.pack.Close()
+	})
 }
 
 // unnamedAge is the age from which a copy of an object must be in the log, if there is one.
@@ -486,8 +536,12 @@ type recordWriter struct {
 	to   *os.File
 	at   int64 // where the next bytes go
 	pack *zstd.Encoder
-	out  bytes.Buffer
-	err  error
+	sync func(*os.File) error
+	// moved grows when something was written. No sync is for more than logSync bytes, so that each ends soon.
+	moved    *atomic.Int64
+	unsynced int
+	out      bytes.Buffer
+	err      error
 }
 
 // file writes the pages of a file.
@@ -539,7 +593,21 @@ func (w *recordWriter) flush() error {
 		var n int
 		n, w.err = w.to.WriteAt(w.out.Bytes(), w.at)
 		w.at += int64(n)
+		w.unsynced += n
 		w.out.Reset()
+		w.moved.Add(1)
+	}
+	if w.err == nil && w.unsynced > logSync {
+		w.err, w.unsynced = w.sync(w.to), 0
+		w.moved.Add(1)
+	}
+	return w.err
+}
+
+// finish writes and syncs what remains.
+func (w *recordWriter) finish() error {
+	if w.flush() == nil {
+		w.err = w.sync(w.to)
 	}
 	return w.err
 }

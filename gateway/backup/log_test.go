@@ -59,21 +59,26 @@ func pagesOf(at time.Time, kind store.CutKind, page string) store.PageCut {
 
 func openLog(t *testing.T, folder string) *Log {
 	t.Helper()
-	l, err := OpenLog(folder, time.Hour, false)
+	l, err := OpenLog(t.Context(), LogOptions{Folder: folder, Keep: time.Hour, Files: true, Gap: func([]string, string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
+	l.Begin("a")
 	return l
 }
 
 func ship(t *testing.T, l *Log, cuts ...store.PageCut) {
 	t.Helper()
 	for _, cut := range cuts {
-		if err := l.Logging("default", time.Now, func(error) {}).Ship(t.Context(), cut); err != nil {
+		if err := shipped(t, l, cut); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+func shipped(t *testing.T, l *Log, cut store.PageCut) error {
+	t.Helper()
+	return l.ship(t.Context(), "default", cut)
 }
 
 // TestLogIsCutAtAnIncompleteRecord: whatever is incomplete or damaged at the end of a log, the log goes on after what is
@@ -91,7 +96,7 @@ func TestLogIsCutAtAnIncompleteRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, end, err := lastCut(path)
+	begin, end, err := l.lastCut(path)
 	if err != nil || end != int64(len(whole)) || begin <= 0 || begin >= end {
 		t.Fatalf("got a last cut from %d to %d, %v, want to %d", begin, end, err, len(whole))
 	}
@@ -137,9 +142,9 @@ func TestLogIsCutAtAnIncompleteRecord(t *testing.T) {
 func TestLogIsOfOneProcess(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	openLog(t, folder)
-	if l, err := OpenLog(folder, time.Hour, false); !errors.Is(err, ErrLogBusy) {
-		t.Errorf("got %v %v, want %v", l, err, ErrLogBusy)
+	ship(t, openLog(t, folder), pagesOf(second(1), store.CutCreated, "one"))
+	if err := shipped(t, openLog(t, folder), pagesOf(second(2), store.CutChanged, "two")); !errors.Is(err, ErrLogBusy) {
+		t.Errorf("got %v, want %v", err, ErrLogBusy)
 	}
 }
 
@@ -151,8 +156,7 @@ func TestLogGoesOnAfterAFailure(t *testing.T) {
 	ship(t, l, pagesOf(second(1), store.CutCreated, "one"))
 	failing := pagesOf(second(2), store.CutChanged, "two")
 	failing.Files[0].Err = func() error { return errors.New("unreadable") }
-	o := l.Logging("default", time.Now, func(error) {})
-	if err := o.Ship(t.Context(), failing); err == nil || l.Status().Failed == nil || !l.Status().Since.Equal(second(2)) {
+	if err := shipped(t, l, failing); err == nil || l.Status().Failed == nil || !l.Status().Since.Equal(second(2)) {
 		t.Errorf("got %v and %+v, want the failure", err, l.Status())
 	}
 	ship(t, l, pagesOf(second(3), store.CutChanged, "three"))
@@ -180,14 +184,13 @@ func TestLogIsPruned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(folder, marks, "an installation"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{marks + "a", filesFolder} {
+		if err := os.MkdirAll(filepath.Join(folder, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	l, err := OpenLog(folder, 3*time.Hour, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
+	l := openLog(t, folder)
+	l.Keep = 3 * time.Hour
 	for n := range 9 {
 		ship(t, l, pagesOf(hour(n), store.CutChanged, "x"))
 	}

@@ -43,6 +43,10 @@ type Restored struct {
 
 	At            *time.Time `json:"at,omitempty"`  // RestoreOptions.At
 	Organizations int        `json:"organizations"` // found in the restored control data, without erased ones
+	// Lacking are the first files and versions of each organization whose bytes the place lacks, and MoreLacking is how
+	// many more there are. They are looked for if RestoreOptions.At is set.
+	Lacking     []string `json:"lacking,omitempty"`
+	MoreLacking int      `json:"more_lacking,omitempty"`
 }
 
 // Restore puts a backup into the places that the settings name, in which there must be no data, and opens it for a
@@ -93,7 +97,43 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 		return nil, errors.Join(err, services.Close())
 	}
 	found.Organizations, err = services.countOrganizations(ctx)
+	if err == nil && then != nil && o.Files && m.Files != nil {
+		if err = services.recoverBytes(ctx, depot, found); err != nil {
+			err = fmt.Errorf("the backup was restored, but its files cannot be compared with their bytes: %w", err)
+		}
+	}
 	return found, errors.Join(err, services.Close())
+}
+
+// recoverBytes copies bytes from a place that restored records name and the log of changes does not, because the process
+// was killed before it noted them, and says which bytes the place lacks.
+func (s *Services) recoverBytes(ctx context.Context, from *backup.Depot, found *Restored) error {
+	for after := ""; ; {
+		page, err := s.directory.List(ctx, after, 0)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for i := range page {
+			if after = page[i].Slug; page[i].State == tenants.Removed {
+				continue
+			}
+			t, err := s.directory.BySlug(ctx, after)
+			if err != nil {
+				return err
+			}
+			if err := s.contents.Recover(ctx, t, from.FileBytes()); err != nil {
+				return err
+			}
+			d, err := s.files.Examine(ctx, t)
+			if err != nil {
+				return err
+			}
+			for _, file := range d.Files {
+				found.Lacking = append(found.Lacking, after+": "+file)
+			}
+			found.MoreLacking += d.MoreFiles
+		}
+	}
 }
 
 // noteRestored writes to the log of the installation that a backup was restored. Whoever finds that a log does not

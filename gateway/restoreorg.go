@@ -126,7 +126,9 @@ func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestore
 		return nil, err
 	}
 	r.told(control.Progress{Step: "reading the organization", Told: true})
-	src, remove, err := r.then.exported(ctx, r.was, bundle.ExportOptions{SealTo: key.Public(), Files: r.m.Files != nil}, r.dir)
+	src, remove, err := r.then.exported(ctx, r.was, bundle.ExportOptions{
+		SealTo: key.Public(), Files: r.m.Files != nil, SkipMissing: true,
+	}, r.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +145,7 @@ func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestore
 	report, err := r.s.transfer.Import(ctx, into, src, bundle.ImportOptions{OpenWith: key, Progress: func(p bundle.Progress) {
 		r.told(control.Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 	}})
-	r.found.Report, r.found.Records.Returned = &report, report.Created
+	r.found.Report, r.found.Records.Returned, r.found.FilesWithout = &report, report.Created, report.FilesWithout
 	if err != nil {
 		err = fmt.Errorf("the new organization %s is not complete (tenantry org delete %[1]s --yes --now removes it): %w", r.in.As, err)
 	}

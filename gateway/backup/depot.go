@@ -155,6 +155,9 @@ func FilesPrefix(prefix string) string {
 // String names the place.
 func (d *Depot) String() string { return d.place }
 
+// FileBytes returns the bucket with the bytes of files of all backups.
+func (d *Depot) FileBytes() blobs.Bucket { return d.files }
+
 // Close ends the use of the depot.
 func (d *Depot) Close() error { return d.close() }
 

@@ -260,7 +260,7 @@ func (d *Depot) extract(ctx context.Context, m *Manifest, db Database, dir strin
 	return err
 }
 
-// restoreFiles stores the bytes of files that the bucket lacks.
+// restoreFiles stores the bytes of files that the bucket lacks. Of a moment it leaves out those that the place lacks.
 func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told func(Progress)) error {
 	named, err := d.objects(ctx, m)
 	if t.Then != nil {
@@ -280,6 +280,8 @@ func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told fu
 	var done int64
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		switch _, err := copyObject(ctx, d.files, t.Files, name, t.Staging, named[name]); {
+		case t.Then != nil && (errors.Is(err, blobs.ErrNotFound) || errors.Is(err, ErrDamaged)):
+			continue // the restored records say whether it is needed
 		case errors.Is(err, blobs.ErrNotFound):
 			return fmt.Errorf("%w: the bytes files/%s are missing", ErrDamaged, name)
 		case err != nil:

@@ -28,6 +28,9 @@ func backupPlace(flag, place string) (string, error) {
 	return filepath.Abs(place)
 }
 
+// maxLackingNames bounds the files that an error names.
+const maxLackingNames = 5
+
 // restoreCommand puts a backup back. It does not go through a server, because none can run without data.
 func (p *program) restoreCommand() *cobra.Command {
 	var o gateway.RestoreOptions
@@ -96,7 +99,12 @@ func (p *program) restoreCommand() *cobra.Command {
 		if o.DryRun {
 			p.note("Nothing was changed. The backup can be restored.")
 		}
-		return p.print(restored, "backup=name, ended, at, organizations, documents, bytes, installation", false)
+		err = p.print(restored, "backup=name, ended, at, organizations, documents, bytes, installation", false)
+		if n := len(restored.Lacking) + restored.MoreLacking; err == nil && n > 0 {
+			err = fmt.Errorf("all was restored, but %s lacks the bytes of files and versions (%d), such as %s; tenantry doctor says "+
+				"what can be done", o.From, n, strings.Join(restored.Lacking[:min(len(restored.Lacking), maxLackingNames)], ", "))
+		}
+		return err
 	})
 	return cmd
 }

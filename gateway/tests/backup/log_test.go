@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -415,16 +416,72 @@ func TestLog_Organization(t *testing.T) {
 	}
 }
 
+// TestLog_MissingBytes restores a second whose bytes of files the log does not name: those that the place has are
+// restored, as after a process was killed before it noted them, and the others are named.
+func TestLog_MissingBytes(t *testing.T) {
+	t.Parallel()
+	s := loggedSite(t, gatewaytest.SharedFiles, func(c *config.Config, _ *gateway.Options) { c.Backup.WithoutFiles = true })
+	acme, key := s.organization(t, "acme")
+	s.base(t)
+	upload := func(name string) {
+		t.Helper()
+		if a := acme.Do(t, http.MethodPost, "/api/files/upload?filename="+name, gatewaytest.WithKey(key),
+			gatewaytest.Body("text/plain", name)); a.Status != "ok" {
+			t.Fatalf("got %d %s, want it stored", a.Code, a.Body)
+		}
+	}
+	upload("noted-by-nobody.txt")
+	if err := os.CopyFS(backup.FilesFolder(s.backups), onlyNew{os.DirFS(s.Config.FilesDir()), backup.FilesFolder(s.backups)}); err != nil {
+		t.Fatal(err)
+	}
+	upload("lost.txt")
+	at := time.Now().Truncate(time.Second).Add(time.Second)
+	untilAfter(at.Add(time.Second))
+	in := control.OrganizationRestore{Slug: "acme", As: "then", From: s.backups, At: at.Format(time.RFC3339)}
+	if got, err := control.Call[*control.OrganizationRestored](t.Context(), s.Commands, "org.restore", in); err != nil || got.FilesWithout != 1 {
+		t.Errorf("--as: got %+v %v, want one content without bytes", got, err)
+	}
+	s.Stop(t)
+	data := t.TempDir()
+	restored, err := gateway.Restore(t.Context(), s.settings(data), gateway.RestoreOptions{
+		From: s.backups, At: at, Identity: strings.NewReader(s.identity.String()), Files: true, Holder: "a test", Told: func(backup.Progress) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(restored.Lacking) != 1 || !strings.HasPrefix(restored.Lacking[0], "acme: ") || !strings.Contains(restored.Lacking[0], `"lost.txt"`) {
+		t.Errorf("got %q, want the file without bytes", restored.Lacking)
+	}
+	g := gatewaytest.Start(t, append([]gatewaytest.Option{fixture.InFolder(data)}, s.options...)...)
+	if found := fixture.FileFindings(t, g); !strings.Contains(found, "lost.txt") || strings.Contains(found, "noted-by-nobody.txt") {
+		t.Errorf("doctor: got %s, want the one file named", found)
+	}
+}
+
+// onlyNew is a folder without the files that another one has.
+type onlyNew struct {
+	fs.FS
+	than string
+}
+
+func (o onlyNew) ReadDir(name string) (entries []fs.DirEntry, err error) {
+	entries, err = fs.ReadDir(o.FS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		_, err := os.Stat(filepath.Join(o.than, name, e.Name()))
+		return err == nil && !e.IsDir()
+	}), err
+}
+
 // fileIsolations are the ways in which organizations are in the files of one engine, whose changes are logged.
 func fileIsolations() map[string]gatewaytest.Option {
 	return map[string]gatewaytest.Option{"shared files": gatewaytest.SharedFiles, "own files": gatewaytest.OwnFiles}
 }
 
 // loggedSite returns a site that logs its changes in its folder of backups.
-func loggedSite(t *testing.T, isolation gatewaytest.Option) *site {
+func loggedSite(t *testing.T, isolation gatewaytest.Option, more ...gatewaytest.Option) *site {
 	t.Helper()
 	backups := t.TempDir()
-	s := newSite(t, isolation, logging(backups))
+	s := newSite(t, append([]gatewaytest.Option{isolation, logging(backups)}, more...)...)
 	s.backups, s.options = backups, []gatewaytest.Option{isolation}
 	return s
 }

@@ -85,7 +85,7 @@ func (k *Keeper) ReturnAll(ctx context.Context, backup *Keeper, then *tenants.Te
 	err = backup.each(ctx, then, func(page []Blob) error {
 		for i := range page {
 			blob := &page[i]
-			switch err := k.putBack(ctx, backup, blob.Object); {
+			switch err := k.putBack(ctx, backup.Bucket, blob.Object); {
 			case errors.Is(err, blobs.ErrNotFound):
 				missing++
 				continue
@@ -93,7 +93,7 @@ func (k *Keeper) ReturnAll(ctx context.Context, backup *Keeper, then *tenants.Te
 				return err
 			}
 			if small := blob.Thumbnail; small != nil && small.Object != "" {
-				if err := k.putBack(ctx, backup, small.Object); err != nil && !errors.Is(err, blobs.ErrNotFound) {
+				if err := k.putBack(ctx, backup.Bucket, small.Object); err != nil && !errors.Is(err, blobs.ErrNotFound) {
 					return err
 				}
 			}
@@ -103,9 +103,26 @@ func (k *Keeper) ReturnAll(ctx context.Context, backup *Keeper, then *tenants.Te
 	return missing, err
 }
 
+// Recover copies the objects that an organization lacks from a bucket that has them under the same names. Errors:
+// blobs.ErrFull, blobs.ErrUnavailable, store.ErrUnavailable.
+func (k *Keeper) Recover(ctx context.Context, t *tenants.Tenant, from blobs.Bucket) error {
+	return k.each(ctx, t, func(page []Blob) error {
+		for i := range page {
+			whole, err := k.isWhole(ctx, t, &page[i])
+			if err == nil && !whole {
+				err = k.putBack(ctx, from, page[i].Object)
+			}
+			if err != nil && !errors.Is(err, blobs.ErrNotFound) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // putBack copies an object from a backup.
-func (k *Keeper) putBack(ctx context.Context, backup *Keeper, name string) error {
-	object, err := backup.Bucket.Open(ctx, name)
+func (k *Keeper) putBack(ctx context.Context, from blobs.Bucket, name string) error {
+	object, err := from.Open(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -416,6 +416,28 @@ func TestLog_Organization(t *testing.T) {
 	}
 }
 
+// TestLog_FirstBackup: the first backup of a new installation is one that the log completes.
+func TestLog_FirstBackup(t *testing.T) {
+	t.Parallel()
+	s := loggedSite(t, gatewaytest.SharedFiles)
+	acme, key := s.organization(t, "acme")
+	fixture.Await(t, "the first backup of a new gateway", func() bool {
+		names, err := list(t, s.backups)
+		return err == nil && len(names) == 1
+	})
+	untilAfter(time.Now().Add(2 * time.Second))
+	at := time.Now().Truncate(time.Second)
+	write(t, acme, key, 1)
+	untilAfter(at.Add(2 * time.Second)) // a cut of that write is made within it
+	in := control.OrganizationRestore{Slug: "acme", As: "then", From: s.backups, At: at.Format(time.RFC3339)}
+	if _, err := control.Call[*control.OrganizationRestored](t.Context(), s.Commands, "org.restore", in); err != nil {
+		t.Errorf("got %v, want the second restored", err)
+	}
+	if names, err := list(t, s.backups); err != nil || len(names) != 1 {
+		t.Errorf("got %v %v, want one backup", names, err)
+	}
+}
+
 // TestLog_MissingBytes restores a second whose bytes of files the log does not name: those that the place has are
 // restored, as after a process was killed before it noted them, and the others are named.
 func TestLog_MissingBytes(t *testing.T) {

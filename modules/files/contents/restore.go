@@ -106,6 +106,9 @@ func (k *Keeper) ReturnAll(ctx context.Context, backup *Keeper, then *tenants.Te
 // Recover copies the objects that an organization lacks from a bucket that has them under the same names. Errors:
 // blobs.ErrFull, blobs.ErrUnavailable, store.ErrUnavailable.
 func (k *Keeper) Recover(ctx context.Context, t *tenants.Tenant, from blobs.Bucket) error {
+	if err := os.MkdirAll(k.Incoming, 0o700); err != nil {
+		return full(err)
+	}
 	return k.each(ctx, t, func(page []Blob) error {
 		for i := range page {
 			whole, err := k.isWhole(ctx, t, &page[i])

@@ -459,6 +459,8 @@ func TestLog_MissingBytes(t *testing.T) {
 	upload("lost.txt")
 	at := time.Now().Truncate(time.Second).Add(time.Second)
 	untilAfter(at.Add(time.Second))
+	write(t, acme, key, 1) // so that there is a cut after that second
+	untilAfter(time.Now().Add(2 * time.Second))
 	in := control.OrganizationRestore{Slug: "acme", As: "then", From: s.backups, At: at.Format(time.RFC3339)}
 	if got, err := control.Call[*control.OrganizationRestored](t.Context(), s.Commands, "org.restore", in); err != nil || got.FilesWithout != 1 {
 		t.Errorf("--as: got %+v %v, want one content without bytes", got, err)

@@ -39,6 +39,7 @@ type pageRecord struct {
 	PageSize int
 	Count    int
 	Pages    map[uint32][]byte
+	Why      string
 }
 
 func (r *pageRecords) ship(_ context.Context, cut driver.PageCut) (err error) {
@@ -58,7 +59,7 @@ func (r *pageRecords) ship(_ context.Context, cut driver.PageCut) (err error) {
 	out := bufio.NewWriter(f)
 	lines := json.NewEncoder(out)
 	for _, one := range cut.Files {
-		record := pageRecord{cut.At, one.File, one.Kind, one.Position, one.PageSize, one.Pages, map[uint32][]byte{}}
+		record := pageRecord{cut.At, one.File, one.Kind, one.Position, one.PageSize, one.Pages, map[uint32][]byte{}, one.Why}
 		if one.Changed > 0 {
 			for number, page := range one.Read {
 				record.Pages[number] = slices.Clone(page)

@@ -85,3 +85,53 @@ func TestPageLogKeepsLog(t *testing.T) {
 		t.Errorf("the log has %v, want %v", found, want)
 	}
 }
+
+// TestPageLogNotYet: files are followed while cuts cannot be stored yet, and that is told to nobody.
+func TestPageLogNotYet(t *testing.T) {
+	t.Parallel()
+	c, e := items(), openEngine(t, Options{pageInterval: time.Hour, idleInterval: time.Hour})
+	log := &pageRecords{path: filepath.Join(t.TempDir(), "log"), fail: driver.ErrNotYet}
+	var told []error
+	if err := e.LogPages(t.Context(), driver.PageLogging{
+		Ship: log.ship, Now: time.Now, Told: func(err error) { told = append(told, err) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ws := openWorkspace(t, e, "w", c)
+	for n := range 2 {
+		if err := ws.Write(t.Context(), step(c, n+1)); err != nil {
+			t.Fatal(err)
+		}
+		cutNow(e)
+	}
+	log.setFail(nil)
+	cutNow(e)
+	if found, want := kinds(t, log, "w.db"), []driver.CutKind{driver.CutCreated}; !slices.Equal(found, want) || len(told) > 0 {
+		t.Errorf("the log has %v, and %v was told, want %v", found, told, want)
+	}
+}
+
+// TestPageLogDropped: the cut that ends a chain says why.
+func TestPageLogDropped(t *testing.T) {
+	t.Parallel()
+	c, e := items(), openEngine(t, Options{pageInterval: time.Hour, idleInterval: time.Hour, maxUnshipped: 1})
+	log := &pageRecords{path: filepath.Join(t.TempDir(), "log")}
+	log.start(t, e, time.Now)
+	ws := openWorkspace(t, e, "w", c)
+	log.setFail(driver.ErrUnavailable)
+	if err := ws.Write(t.Context(), step(c, 1)); err != nil {
+		t.Fatal(err)
+	}
+	cutNow(e)
+	log.setFail(nil)
+	cutNow(e)
+	reasons := map[string]bool{}
+	for _, record := range slices.Concat(log.cuts(t)...) {
+		if record.Kind == driver.CutBroken {
+			reasons[record.Why] = true
+		}
+	}
+	if len(reasons) != 1 || reasons[""] {
+		t.Errorf("got the reasons %v, want one", reasons)
+	}
+}

@@ -331,9 +331,6 @@ func (l *Log) append(ctx context.Context, backend string, cut store.PageCut) err
 		}
 	}
 	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
 		w.record(&logRecord{Cut: end}, nil)
 		err = w.finish()
 	}
@@ -559,7 +556,7 @@ func (w *recordWriter) file(ctx context.Context, backend string, f store.FileCut
 		if written++; len(block) < logBlock && written < f.Changed {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil { // then the engine may have overwritten the pages
 			return err
 		}
 		packed = w.pack.EncodeAll(block, packed[:0])

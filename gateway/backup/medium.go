@@ -30,8 +30,11 @@ func (l *Log) attempt(ctx context.Context, do func(ctx context.Context) error) e
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- background.Try(func() error { return do(ctx) }) }()
+	done, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		done <- background.Try(func() error { return do(ctx) })
+	}()
 	tick := time.NewTicker(l.patience)
 	defer tick.Stop()
 	for moved := l.moved.Load(); ; {
@@ -46,7 +49,7 @@ func (l *Log) attempt(ctx context.Context, do func(ctx context.Context) error) e
 		}
 		l.stuck.Add(1)
 		go func() {
-			<-done
+			<-ended
 			l.stuck.Add(-1)
 		}()
 		return errHangs

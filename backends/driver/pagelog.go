@@ -74,9 +74,10 @@ type FileCut struct {
 type PagePosition struct {
 	Salt  uint64 `json:"salt,omitempty"`  // of the generation of the log
 	Frame uint32 `json:"frame,omitempty"` // the last one that was passed on
-	// Sealed: the generation ends here. Its file may have been emptied since.
+	// Sealed: the generation ends here, and the file had this size and time of modification, in nanoseconds since 1970,
+	// with all of it at best. The log may have been emptied since, without a change of the file.
 	Sealed bool `json:"sealed,omitempty"`
-	// Rests: the log is empty, and the file has this size and time of modification, in nanoseconds since 1970.
+	// Rests: the log is empty, and the file has this size and time of modification.
 	Rests    bool  `json:"rests,omitempty"`
 	Size     int64 `json:"size,omitempty"`
 	Modified int64 `json:"modified,omitempty"`

@@ -102,15 +102,19 @@ func (e *Engine) follow(name string, known driver.PagePosition, isKnown bool) (_
 }
 
 // continues returns the position at which a log is to be read on, and whether nothing is missing before: known is what
-// was shipped, end is the end of the log now, and at what the position is if the log is empty.
+// was shipped, end is the end of the log now, and at what the position is if the log is empty. An empty log says nothing
+// of what the file has, so the file must be the one that was known: it may have been replaced, or changed by another
+// program.
 func continues(known, end, at driver.PagePosition) (from driver.PagePosition, ok bool) {
 	switch {
 	case known.Rests:
 		return driver.PagePosition{}, known == at
 	case known.Frame > 0 && end.Frame >= known.Frame && end.Salt == known.Salt:
 		return known, true
+	case known.Sealed && end.Frame == 0:
+		return driver.PagePosition{}, known.Size == at.Size && known.Modified == at.Modified
 	case known.Sealed:
-		return driver.PagePosition{}, end.Frame == 0 || nextSalt(known.Salt, end.Salt)
+		return driver.PagePosition{}, nextSalt(known.Salt, end.Salt)
 	}
 	return driver.PagePosition{}, false
 }
@@ -255,6 +259,23 @@ func (f *follower) release() error {
 	}
 	f.began, f.mark, f.least, f.restartable = time.Now(), f.end.Frame, f.end.Frame, true
 	return hold(f.pin)
+}
+
+// seal notes that the log ends at the end, and what the file is then.
+func (f *follower) seal() error {
+	at, err := restingPosition(f.path)
+	f.end.Sealed, f.end.Size, f.end.Modified = true, at.Size, at.Modified
+	return err
+}
+
+// file moves what the pin sees of the log into the file, unless somebody else reads or does that.
+func (f *follower) file() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.probe == nil {
+		return os.ErrClosed
+	}
+	return f.probe.exec("PRAGMA wal_checkpoint(PASSIVE)")
 }
 
 // empty ends the pin and empties the log, if nobody else reads it. Everything must have been shipped, and nobody may

@@ -226,7 +226,11 @@ func (l *pageLog) cut(ctx context.Context, only string, sealed bool) error {
 	for _, f := range followers {
 		one, err := driver.FileCut{}, f.err
 		if err == nil {
-			f.end.Sealed = f.end.Sealed || sealed && (only == "" || f.name == only) && f.end.Frame > 0
+			if sealed && (only == "" || f.name == only) && f.end.Frame > 0 {
+				err = f.seal()
+			}
+		}
+		if err == nil {
 			if f.end == f.position && f.kind == driver.CutChanged || f.end.Frame == 0 && f.kind == driver.CutCreated {
 				continue
 			}
@@ -339,6 +343,17 @@ func (l *pageLog) rest(ctx context.Context, name string, sync bool) (bool, error
 	f := l.follower(name)
 	if f == nil {
 		return false, nil
+	}
+	// All is in the file before it is sealed, so that emptying the log changes nothing in it.
+	if err := l.cut(ctx, name, false); err != nil {
+		return false, err
+	}
+	if l.follower(name) != f {
+		return false, nil
+	}
+	if err := f.file(); err != nil {
+		l.drop(f, err)
+		return false, err
 	}
 	if err := l.cut(ctx, name, true); err != nil {
 		return false, err

@@ -414,6 +414,42 @@ func TestPageLogSaysGaps(t *testing.T) {
 			},
 			want: []driver.CutKind{created, changed, broken, changed},
 		},
+		"a killed process that sealed and emptied the log": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				killSealed(t, log, dir, write)
+				if err := os.Truncate(filepath.Join(dir, "w.db-wal"), 0); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []driver.CutKind{created, changed},
+		},
+		"a killed process that sealed, and another program": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				killSealed(t, log, dir, write)
+				c := raw(t, filepath.Join(dir, "w.db"), "UPDATE counters SET value = value + 1")
+				if err := c.close(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []driver.CutKind{created, changed, broken, changed},
+		},
+		"a killed process that sealed, and another file": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				path := filepath.Join(dir, "w.db")
+				older, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				killSealed(t, log, dir, write)
+				if err := errors.Join(os.Remove(path+"-wal"), os.WriteFile(path, older, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []driver.CutKind{created, changed, broken, changed},
+		},
 		"without a log": {
 			between: func(t *testing.T, _ *pageRecords, dir string, write func(*Engine, int)) {
 				t.Helper()
@@ -523,7 +559,17 @@ func killWithUnshipped(t *testing.T, log *pageRecords, dir string, write func(*E
 	cutNow(e)
 	log.setFail(errors.New("killed"))
 	write(e, 3)
+	kill(t, e, log, dir)
+}
+
+// kill leaves the folder as if the process of the engine were killed. The log fails.
+func kill(t *testing.T, e *Engine, log *pageRecords, dir string) {
+	t.Helper()
 	killed := copyFolder(t, dir)
+	info, err := os.Stat(filepath.Join(dir, "w.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = e.Close() // the log fails
 	log.setFail(nil)
 	for _, suffix := range []string{"", "-wal"} {
@@ -536,6 +582,31 @@ func killWithUnshipped(t *testing.T, log *pageRecords, dir string, write func(*E
 			t.Fatal(err)
 		}
 	}
+	if err := os.Chtimes(filepath.Join(dir, "w.db"), time.Time{}, info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killSealed leaves the folder as a process that is killed after it has sealed the log, which a reader kept from being
+// emptied.
+func killSealed(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+	t.Helper()
+	e := openEngine(t, Options{Dir: dir, pageInterval: time.Hour})
+	log.start(t, e, time.Now)
+	write(e, 2)
+	reader := raw(t, filepath.Join(dir, "w.db"), "BEGIN; SELECT count(*) FROM sqlite_schema")
+	l := e.pages.Load()
+	l.turn <- struct{}{}
+	emptied, err := l.rest(t.Context(), "w", true)
+	l.give()
+	if sealed := l.known["w"]; emptied || err != nil || !sealed.Sealed {
+		t.Fatalf("got %v %v at %+v, want a log that is sealed and not empty", emptied, err, sealed)
+	}
+	log.setFail(errors.New("killed"))
+	if err := reader.close(); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, e, log, dir)
 }
 
 // cutNow makes a cut of all files.

@@ -37,6 +37,9 @@ func (s *Services) backUp(ctx context.Context, place string, o backup.Options, f
 	if files {
 		src.Files = s.markedBucket()
 	}
+	if s.pages != nil && place == s.cfg.Backup.To {
+		src.Cut = func() uint64 { status := s.pages.Status(); return status.Cut }
+	}
 	depot, err := openDepot(&s.cfg, place, true)
 	if err != nil {
 		return nil, err

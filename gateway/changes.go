@@ -17,6 +17,9 @@ import (
 // baseInterval bounds how often a backup is made because the log of changes needs one.
 const baseInterval = time.Hour
 
+// clockSlack is how far the log of changes may be ahead of the clock.
+const clockSlack = 5 * time.Second
+
 // logChanges logs the changes of all SQLite files in the folder of backups, if the settings say so. A log that cannot be
 // opened keeps nothing from being served.
 func (s *Services) logChanges(ctx context.Context) {
@@ -91,6 +94,9 @@ func (s *Services) examineChanges(e *examination, last time.Time) bool {
 	}
 	status := s.pages.Status()
 	switch folder := s.cfg.Backup.To; {
+	case status.Last.Sub(s.now()) > clockSlack:
+		e.wrong("backups", "changes are logged in "+folder+" up to "+status.Last.Format(time.RFC3339)+", which is not yet",
+			"the clock is behind or was ahead: correct it; a running gateway begins the log anew and makes a backup")
 	case status.Failed != nil:
 		e.wrong("backups", fmt.Sprintf("changes since %s are not logged: %s", status.Last.Format(time.RFC3339), status.Failed),
 			"make room in "+folder+", or let this user write there")

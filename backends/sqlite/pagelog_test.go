@@ -616,3 +616,36 @@ func cutNow(e *Engine) {
 	defer l.give()
 	_ = l.cut(context.Background(), "", false)
 }
+
+// TestPageLogTurnsBack: if the clock was ahead, cuts are made at the true time again, and that is told.
+func TestPageLogTurnsBack(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), items()
+	log := &pageRecords{path: filepath.Join(t.TempDir(), "log")}
+	began := time.Now().Truncate(time.Second)
+	ahead := atomic.Int64{}
+	ahead.Store(int64(40 * time.Hour))
+	told := ""
+	e := openEngine(t, Options{Dir: dir, pageInterval: time.Hour})
+	err := e.LogPages(t.Context(), driver.PageLogging{
+		Ship: log.ship, Now: func() time.Time { return began.Add(time.Duration(ahead.Load())) },
+		Told: func(err error) { told += fmt.Sprint(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, by := range []time.Duration{40 * time.Hour, time.Minute, 2 * time.Minute} {
+		ahead.Store(int64(by))
+		if err := openWorkspace(t, e, "w", c).Write(t.Context(), step(c, n+1)); err != nil {
+			t.Fatal(err)
+		}
+		cutNow(e)
+		cuts := log.cuts(t)
+		if at := cuts[len(cuts)-1][0].At; !at.Equal(began.Add(by)) {
+			t.Errorf("got a cut at %s, want it at %s", at, began.Add(by))
+		}
+	}
+	if !strings.Contains(told, "the clock was ahead") {
+		t.Errorf("%q was told, want that the clock was ahead", told)
+	}
+}

@@ -201,10 +201,10 @@ func isWhole(path string, begin, end int64) (bool, error) {
 
 // add adds a complete cut.
 func (s *logState) add(c *logCut) {
-	s.Sequence, s.Last = c.Sequence, c.At
-	if s.Broken.IsZero() {
+	if s.Broken.IsZero() || c.Sequence != s.Sequence+1 {
 		s.Broken = c.At
 	}
+	s.Sequence, s.Last = c.Sequence, c.At
 	known := s.Known[c.Backend]
 	if known == nil {
 		known = map[string]store.PagePosition{}
@@ -273,6 +273,9 @@ func (l *Log) ship(ctx context.Context, backend string, cut store.PageCut) error
 }
 
 func (l *Log) append(ctx context.Context, backend string, cut store.PageCut) error {
+	if err := l.turnBack(cut.At); err != nil {
+		return fmt.Errorf("the log of changes: %w", err)
+	}
 	if cut.At.Before(l.state.Last) { // of another engine
 		cut.At = l.state.Last
 	}
@@ -383,7 +386,7 @@ func (l *Log) prune(ctx context.Context, now time.Time) error {
 			_ = os.Remove(filepath.Dir(path)) // if that was its last hour
 		}
 	}
-	return nil
+	return l.pruneAhead(now)
 }
 
 // Store copies the bytes of a file into the folder, before they are stored under the name in the bucket. After an error
@@ -422,6 +425,7 @@ func (l *Log) Removed(name string) {
 
 // LogStatus says how far a log is.
 type LogStatus struct {
+	Cut    uint64    // the number of the last cut; 0: there is none
 	Last   time.Time // of the last cut
 	Broken time.Time // a backup that began later is needed to restore to later seconds; zero: there is no cut yet
 	Failed error     // of the last cut; nil: it succeeded
@@ -432,7 +436,7 @@ type LogStatus struct {
 func (l *Log) Status() LogStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return LogStatus{l.state.Last, l.state.Broken, l.failed, l.since}
+	return LogStatus{l.state.Sequence, l.state.Last, l.state.Broken, l.failed, l.since}
 }
 
 // NeedsBase reports whether a backup that began at a time is too old to be completed from the log.

@@ -48,12 +48,14 @@ const (
 
 // Manifest says what a backup has.
 type Manifest struct {
-	Format        int        `json:"format"`
-	Name          string     `json:"name"`
-	Version       string     `json:"version"` // of the program that wrote it
-	Installation  string     `json:"installation"`
-	Began         time.Time  `json:"began"`
-	Ended         time.Time  `json:"ended"`
+	Format       int       `json:"format"`
+	Name         string    `json:"name"`
+	Version      string    `json:"version"` // of the program that wrote it
+	Installation string    `json:"installation"`
+	Began        time.Time `json:"began"`
+	Ended        time.Time `json:"ended"`
+	// Cut is the number of the last cut in the log of changes when the backup began: it has all of that. 0: it is not known.
+	Cut           uint64     `json:"cut,omitempty"`
 	Databases     []Database `json:"databases"`
 	Organizations int        `json:"organizations"` // workspaces in the databases, without the control data
 	Documents     int64      `json:"documents"`

@@ -40,6 +40,8 @@ type Source struct {
 	// Keyring is the path of the keyring.
 	Keyring string
 	Now     func() time.Time
+	// Cut returns the number of the last cut in the log of changes of the place; nil: it is not known.
+	Cut func() uint64
 }
 
 // Options say how a backup is written.
@@ -95,6 +97,9 @@ func (d *Depot) Write(ctx context.Context, src Source, o Options) (m *Manifest, 
 	}}
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
+	}
+	if src.Cut != nil {
+		w.m.Cut = src.Cut()
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.staging)) }()
 	for _, step := range []func(context.Context) error{

@@ -192,7 +192,7 @@ func (s *Services) backUpNow(ctx context.Context) error {
 	}
 	switch {
 	case err == nil && len(m.Damaged) > 0:
-		s.log.ErrorContext(ctx, "a backup lacks what is damaged, and older ones were kept",
+		s.log.ErrorContext(ctx, "a backup is incomplete, and older ones were kept",
 			"to", b.To, "backup", m.Name, "damaged", m.Damaged)
 	case err == nil:
 		s.log.InfoContext(ctx, "a backup ended", "to", b.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)

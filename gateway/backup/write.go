@@ -433,7 +433,7 @@ func (w *writer) manifest(ctx context.Context) error {
 }
 
 // prune removes all but the newest backups, and the bytes of files that none of these names. Those that are damaged, or
-// were made while the clock was ahead, neither count nor are removed.
+// were made while the clock was ahead, neither count nor are removed. Those that lack what was damaged do not count.
 func (w *writer) prune(ctx context.Context) error {
 	names, err := w.List(ctx)
 	if err != nil || w.Keep <= 0 || len(w.m.Damaged) > 0 { // older ones may have what is damaged now
@@ -457,7 +457,7 @@ func (w *writer) prune(ctx context.Context) error {
 		case name <= w.m.Name && kept >= w.Keep:
 			old = append(old, name)
 		default:
-			if name <= w.m.Name {
+			if name <= w.m.Name && len(m.Damaged) == 0 {
 				kept++
 			}
 			maps.Copy(named, all)

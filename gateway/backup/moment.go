@@ -34,14 +34,14 @@ type Moment struct {
 	gone  []string         // objects, or prefixes, that were removed since, but for those in put
 }
 
-// ParseMoment reads a second as RFC 3339, or as "2026-11-27 15:45:07" in UTC. Error: ErrNoMoment.
+// ParseMoment reads a second as RFC 3339, or as "2026-11-27 15:45:07" in UTC. Error: it is written differently.
 func ParseMoment(text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04:05"} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%w: write it like 2026-11-27T15:45:07Z, not %.40q", ErrNoMoment, text)
+	return time.Time{}, fmt.Errorf("write the second like 2026-11-27T15:45:07Z, not %.40q", text)
 }
 
 // logIndex is what a log has, without pages.
@@ -218,14 +218,12 @@ func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Mom
 	if d.folder == "" {
 		return nil, fmt.Errorf("%w: %s is a bucket, and changes are logged in folders only", ErrNoMoment, d)
 	}
-	names, err := d.List(ctx)
+	names, err := d.list(ctx)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(names) == 0:
-		return nil, fmt.Errorf("%w: there are no backups in %s; name the place that tenantry backup --to named", ErrNone, d)
 	case name != "" && !slices.Contains(names, name):
-		return nil, fmt.Errorf("%w: %s has no %q; the newest is %s", ErrNone, d, name, names[0])
+		return nil, fmt.Errorf("%w %q in %s: the newest is %s", ErrNone, name, d, names[0])
 	}
 	if name != "" {
 		names = []string{name}

@@ -74,6 +74,7 @@ type FileCut struct {
 type PagePosition struct {
 	Salt  uint64 `json:"salt,omitempty"`  // of the generation of the log
 	Frame uint32 `json:"frame,omitempty"` // the last one that was passed on
+	Sum   uint64 `json:"sum,omitempty"`   // the checksum in the log of all frames up to that; 0: it is not known
 	// Sealed: the generation ends here, and the file had this size and time of modification, in nanoseconds since 1970,
 	// with all of it at best. The log may have been emptied since, without a change of the file.
 	Sealed bool `json:"sealed,omitempty"`

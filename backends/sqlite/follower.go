@@ -27,6 +27,7 @@ const (
 	frameHeader = 24
 	frameSize   = 4 // offset of the size of the file, in pages, in the last frame of a transaction; 0 in others
 	frameSalt   = 8
+	frameSum    = 16 // offset of the checksum of all frames so far
 	// emptyFile is the size of a file into which nothing was moved from its log yet: a page that says that there is a log.
 	emptyFile      = 4096
 	followerPages  = 16 // cache size of the connections of a follower, which read no data
@@ -94,6 +95,13 @@ func (e *Engine) follow(name string, known driver.PagePosition, isKnown bool) (_
 		return f, nil
 	}
 	from, ok := continues(known, end, at)
+	if from.Sum != 0 { // the frames that were passed on are still there, and have not been written differently
+		sum, err := f.sum(from.Frame)
+		if err != nil {
+			return nil, err
+		}
+		ok = sum == from.Sum
+	}
 	if !isKnown || !ok {
 		f.kind, from = driver.CutBroken, end
 	}
@@ -164,10 +172,23 @@ func (f *follower) count() (end driver.PagePosition, filed int64, err error) {
 		// of that salt.
 		salt := binary.BigEndian.Uint64(header[walSalt:])
 		if salt == before {
-			return driver.PagePosition{Salt: salt, Frame: uint32(total)}, filed, nil
+			sum, err := f.sum(uint32(total))
+			return driver.PagePosition{Salt: salt, Frame: uint32(total), Sum: sum}, filed, err
 		}
 		before = salt
 	}
+}
+
+// sum returns the checksum in the log of all frames up to one.
+func (f *follower) sum(frame uint32) (uint64, error) {
+	header, err := f.header()
+	if err != nil {
+		return 0, err
+	}
+	size := int64(binary.BigEndian.Uint32(header[walPageSize:]))
+	sum := make([]byte, frameHeader-frameSum)
+	_, err = f.log.ReadAt(sum, walHeader+int64(frame-1)*(frameHeader+size)+frameSum)
+	return binary.BigEndian.Uint64(sum), err
 }
 
 // header returns the header of the log.

@@ -414,6 +414,31 @@ func TestPageLogSaysGaps(t *testing.T) {
 			},
 			want: []driver.CutKind{created, changed, broken, changed},
 		},
+		"a killed process and an earlier snapshot that went on": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				e := openEngine(t, Options{Dir: dir, pageInterval: time.Hour})
+				log.start(t, e, time.Now)
+				write(e, 2)
+				snapshot := copyFolder(t, dir)
+				write(e, 3)
+				cutNow(e)
+				log.setFail(errors.New("killed"))
+				_ = e.Close() // the log fails
+				log.setFail(nil)
+				for _, file := range []string{"w.db", "w.db-wal"} {
+					if err := errors.Join(os.RemoveAll(filepath.Join(dir, file)), os.Rename(filepath.Join(snapshot, file), filepath.Join(dir, file))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e = openEngine(t, Options{Dir: dir})
+				for n := range 5 {
+					write(e, n+10)
+				}
+				kill(t, e, log, dir)
+			},
+			want: []driver.CutKind{created, changed, broken, changed},
+		},
 		"a killed process that sealed and emptied the log": {
 			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
 				t.Helper()

@@ -37,6 +37,9 @@ func (s *Services) backUp(ctx context.Context, place string, o backup.Options, f
 		}
 	}
 	src := s.backupSource(files)
+	if s.pages != nil && place == s.cfg.Backup.To {
+		src.Cut = func() uint64 { status := s.pages.Status(); return status.Cut }
+	}
 	depot, err := openDepot(&s.cfg, place, true)
 	if err != nil {
 		return nil, err
@@ -233,7 +236,7 @@ func (s *Services) backUpNow(ctx context.Context) error {
 	}
 	switch {
 	case err == nil && len(m.Damaged) > 0:
-		s.log.ErrorContext(ctx, "a backup lacks what is damaged, and older ones were kept",
+		s.log.ErrorContext(ctx, "a backup is incomplete, and older ones were kept",
 			"to", b.To, "backup", m.Name, "damaged", m.Damaged)
 	case err == nil:
 		s.log.InfoContext(ctx, "a backup ended", "to", b.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)

@@ -20,6 +20,9 @@ const baseInterval = time.Hour
 // baseWait is the age of a log from which a backup can be completed.
 const baseWait = 3 * time.Second
 
+// clockSlack is how far the log of changes may be ahead of the clock.
+const clockSlack = 5 * time.Second
+
 // logChanges follows the changes of all SQLite files, if the settings say that they are logged in the folder of backups.
 // They are logged when it is known of which installation they are; see beginLog.
 func (s *Services) logChanges(ctx context.Context) {
@@ -162,6 +165,9 @@ func (s *Services) examineChanges(e *examination, last time.Time) bool {
 	}
 	status := s.pages.Status()
 	switch folder := s.cfg.Backup.To; {
+	case status.Last.Sub(s.now()) > clockSlack:
+		e.wrong("backups", "changes are logged in "+folder+" up to "+status.Last.Format(time.RFC3339)+", which is not yet",
+			"the clock is behind or was ahead: correct it; a running gateway begins the log anew and makes a backup")
 	case status.Broken.IsZero():
 		e.warn("backups", "the newest in "+folder+" is of "+last.Format(time.RFC3339)+", and no change is logged yet",
 			"the log begins within ten seconds")

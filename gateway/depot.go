@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -41,4 +43,14 @@ func filesOfDepot(cfg *config.Config, place string) (f config.Files, err error) 
 	f.S3, err = cfg.Backup.Bucket(place)
 	f.S3.Prefix = backup.FilesPrefix(f.S3.Prefix)
 	return f, err
+}
+
+// ListBackups returns what a place of backups can be restored to. Errors: backup.ErrNone, and those of the place.
+func ListBackups(ctx context.Context, cfg config.Config, place string) (found *backup.Survey, err error) {
+	depot, err := openDepot(&cfg, place, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, depot.Close()) }()
+	return depot.Survey(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
@@ -56,6 +59,12 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if err := (&Services{cfg: cfg}).checkPlace(o.From); err != nil {
+		return nil, fmt.Errorf("a backup is not restored into its own place: %w", err)
+	}
+	if err := checkUnused(cfg.Data); err != nil {
+		return nil, err
+	}
 	depot, err := openDepot(&cfg, o.From, false)
 	if err != nil {
 		return nil, err
@@ -92,7 +101,7 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	if err != nil {
 		return nil, fmt.Errorf("the backup was restored, but cannot be opened: %w", err)
 	}
-	if err := services.noteRestored(ctx, m, o.Operator); err != nil {
+	if err := services.noteRestored(ctx, m, o); err != nil {
 		err = fmt.Errorf("the backup was restored, but that could not be written to the audit log: %w", err)
 		return nil, errors.Join(err, services.Close())
 	}
@@ -136,12 +145,33 @@ func (s *Services) recoverBytes(ctx context.Context, from *backup.Depot, found *
 	}
 }
 
+// checkUnused returns an *InUseError if a process holds the data folder. It changes nothing.
+func checkUnused(folder string) error {
+	path := filepath.Join(folder, lockFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock := flock.New(path, flock.SetPermissions(0o600))
+	locked, err := lock.TryLock()
+	switch {
+	case err != nil:
+		return fmt.Errorf("the data folder: %w", err)
+	case !locked:
+		other, _ := ReadHolder(folder) // the zero Holder if unknown: it is for the message alone
+		return &InUseError{Folder: folder, Holder: other}
+	}
+	return lock.Unlock()
+}
+
 // noteRestored writes to the log of the installation that a backup was restored. Whoever finds that a log does not
 // continue a head sees the reason there.
-func (s *Services) noteRestored(ctx context.Context, m *backup.Manifest, operator string) error {
-	facts := map[string]string{"backup": m.Name}
-	if operator != "" {
-		facts["operator"] = texts.Clip(operator)
+func (s *Services) noteRestored(ctx context.Context, m *backup.Manifest, o RestoreOptions) error {
+	facts := map[string]string{"backup": m.Name, "from": texts.Clip(o.From)}
+	if o.Operator != "" {
+		facts["operator"] = texts.Clip(o.Operator)
+	}
+	if !o.At.IsZero() {
+		facts["at"] = o.At.UTC().Format(time.RFC3339)
 	}
 	by := tenants.Principal{Kind: tenants.Operator}
 	return s.audit.Write(ctx, s.directory.Own().Workspace(), audit.Record{

@@ -45,7 +45,7 @@ func (s *Services) restoreOrganization(
 	at := time.Time{}
 	if in.At != "" {
 		if at, err = backup.ParseMoment(in.At); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--at: %w", err)
 		}
 	}
 	depot, err := openDepot(&s.cfg, in.From, false)

@@ -78,9 +78,11 @@ type FileCut struct {
 type PagePosition struct {
 	Salt  uint64 `json:"salt,omitempty"`  // of the generation of the log
 	Frame uint32 `json:"frame,omitempty"` // the last one that was passed on
-	// Sealed: the generation ends here. Its file may have been emptied since.
+	Sum   uint64 `json:"sum,omitempty"`   // the checksum in the log of all frames up to that; 0: it is not known
+	// Sealed: the generation ends here, and the file had this size and time of modification, in nanoseconds since 1970,
+	// with all of it at best. The log may have been emptied since, without a change of the file.
 	Sealed bool `json:"sealed,omitempty"`
-	// Rests: the log is empty, and the file has this size and time of modification, in nanoseconds since 1970.
+	// Rests: the log is empty, and the file has this size and time of modification.
 	Rests    bool  `json:"rests,omitempty"`
 	Size     int64 `json:"size,omitempty"`
 	Modified int64 `json:"modified,omitempty"`

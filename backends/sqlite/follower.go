@@ -27,6 +27,7 @@ const (
 	frameHeader = 24
 	frameSize   = 4 // offset of the size of the file, in pages, in the last frame of a transaction; 0 in others
 	frameSalt   = 8
+	frameSum    = 16 // offset of the checksum of all frames so far
 	// emptyFile is the size of a file into which nothing was moved from its log yet: a page that says that there is a log.
 	emptyFile      = 4096
 	followerPages  = 16 // cache size of the connections of a follower, which read no data
@@ -94,6 +95,13 @@ func (e *Engine) follow(name string, known driver.PagePosition, isKnown bool) (_
 		return f, nil
 	}
 	from, ok := continues(known, end, at)
+	if from.Sum != 0 { // the frames that were passed on are still there, and have not been written differently
+		sum, err := f.sum(from.Frame)
+		if err != nil {
+			return nil, err
+		}
+		ok = sum == from.Sum
+	}
 	if !isKnown || !ok {
 		f.kind, from = driver.CutBroken, end
 	}
@@ -102,15 +110,19 @@ func (e *Engine) follow(name string, known driver.PagePosition, isKnown bool) (_
 }
 
 // continues returns the position at which a log is to be read on, and whether nothing is missing before: known is what
-// was shipped, end is the end of the log now, and at what the position is if the log is empty.
+// was shipped, end is the end of the log now, and at what the position is if the log is empty. An empty log says nothing
+// of what the file has, so the file must be the one that was known: it may have been replaced, or changed by another
+// program.
 func continues(known, end, at driver.PagePosition) (from driver.PagePosition, ok bool) {
 	switch {
 	case known.Rests:
 		return driver.PagePosition{}, known == at
 	case known.Frame > 0 && end.Frame >= known.Frame && end.Salt == known.Salt:
 		return known, true
+	case known.Sealed && end.Frame == 0:
+		return driver.PagePosition{}, known.Size == at.Size && known.Modified == at.Modified
 	case known.Sealed:
-		return driver.PagePosition{}, end.Frame == 0 || nextSalt(known.Salt, end.Salt)
+		return driver.PagePosition{}, nextSalt(known.Salt, end.Salt)
 	}
 	return driver.PagePosition{}, false
 }
@@ -160,10 +172,23 @@ func (f *follower) count() (end driver.PagePosition, filed int64, err error) {
 		// of that salt.
 		salt := binary.BigEndian.Uint64(header[walSalt:])
 		if salt == before {
-			return driver.PagePosition{Salt: salt, Frame: uint32(total)}, filed, nil
+			sum, err := f.sum(uint32(total))
+			return driver.PagePosition{Salt: salt, Frame: uint32(total), Sum: sum}, filed, err
 		}
 		before = salt
 	}
+}
+
+// sum returns the checksum in the log of all frames up to one.
+func (f *follower) sum(frame uint32) (uint64, error) {
+	header, err := f.header()
+	if err != nil {
+		return 0, err
+	}
+	size := int64(binary.BigEndian.Uint32(header[walPageSize:]))
+	sum := make([]byte, frameHeader-frameSum)
+	_, err = f.log.ReadAt(sum, walHeader+int64(frame-1)*(frameHeader+size)+frameSum)
+	return binary.BigEndian.Uint64(sum), err
 }
 
 // header returns the header of the log.
@@ -255,6 +280,23 @@ func (f *follower) release() error {
 	}
 	f.began, f.mark, f.least, f.restartable = time.Now(), f.end.Frame, f.end.Frame, true
 	return hold(f.pin)
+}
+
+// seal notes that the log ends at the end, and what the file is then.
+func (f *follower) seal() error {
+	at, err := restingPosition(f.path)
+	f.end.Sealed, f.end.Size, f.end.Modified = true, at.Size, at.Modified
+	return err
+}
+
+// file moves what the pin sees of the log into the file, unless somebody else reads or does that.
+func (f *follower) file() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.probe == nil {
+		return os.ErrClosed
+	}
+	return f.probe.exec("PRAGMA wal_checkpoint(PASSIVE)")
 }
 
 // empty ends the pin and empties the log, if nobody else reads it. Everything must have been shipped, and nobody may

@@ -23,6 +23,8 @@ const (
 	heartbeat = 10 * time.Second
 	// maxUnshipped is the size of a log in bytes above which it is not kept for a folder that cannot be written.
 	maxUnshipped = 256 << 20
+	// clockSlack is how far the last cut may be ahead of the clock.
+	clockSlack = 5 * time.Second
 	// recycledFrames is the length of a log, in frames, from which it is written from its beginning again.
 	recycledFrames = 8_000
 	// turnTimeout is how long the closing of a file waits for a cut that is being shipped.
@@ -226,13 +228,18 @@ func (l *pageLog) give() { <-l.turn }
 // cut ships what was committed since the last cut: of all files, or of one if this second has a cut of all already. If
 // sealed is set, it also says of the one, or of all, that their logs may be emptied. l.turn is held.
 func (l *pageLog) cut(ctx context.Context, only string, sealed bool) error {
+	l.turnBack()
 	cut, followers, now, all := l.look(only)
 	events := len(cut.Files)
 	var shipped []*follower
 	for _, f := range followers {
 		one, err := driver.FileCut{}, f.err
 		if err == nil {
-			f.end.Sealed = f.end.Sealed || sealed && (only == "" || f.name == only) && f.end.Frame > 0
+			if sealed && (only == "" || f.name == only) && f.end.Frame > 0 {
+				err = f.seal()
+			}
+		}
+		if err == nil {
 			if f.end == f.position && f.kind == driver.CutChanged || f.end.Frame == 0 && f.kind == driver.CutCreated {
 				continue
 			}
@@ -290,6 +297,18 @@ func (l *pageLog) cut(ctx context.Context, only string, sealed bool) error {
 	return nil
 }
 
+// turnBack goes on at the time of the clock if the last cut is ahead of it: the clock was ahead, and the seconds since
+// then come again.
+func (l *pageLog) turnBack() {
+	now := l.Now().UTC()
+	if l.last.Sub(now) <= clockSlack {
+		return
+	}
+	l.Told(fmt.Errorf("the log of changes has a gap: the clock was ahead, at %s, and is back at %s",
+		l.last.Format(time.RFC3339), now.Format(time.RFC3339)))
+	l.last, l.looked, l.beat = time.Time{}, now, time.Time{}
+}
+
 // look notes the ends of the logs, and returns a cut with the events so far, and whether it is of all files.
 func (l *pageLog) look(only string) (cut driver.PageCut, followers []*follower, now time.Time, all bool) {
 	l.gate.Lock()
@@ -345,6 +364,17 @@ func (l *pageLog) rest(ctx context.Context, name string, sync bool) (bool, error
 	f := l.follower(name)
 	if f == nil {
 		return false, nil
+	}
+	// All is in the file before it is sealed, so that emptying the log changes nothing in it.
+	if err := l.cut(ctx, name, false); err != nil {
+		return false, err
+	}
+	if l.follower(name) != f {
+		return false, nil
+	}
+	if err := f.file(); err != nil {
+		l.drop(f, err)
+		return false, err
 	}
 	if err := l.cut(ctx, name, true); err != nil {
 		return false, err

@@ -415,6 +415,67 @@ func TestPageLogSaysGaps(t *testing.T) {
 			},
 			want: []driver.CutKind{created, changed, broken, changed},
 		},
+		"a killed process and an earlier snapshot that went on": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				e := openEngine(t, Options{Dir: dir, pageInterval: time.Hour})
+				log.start(t, e, time.Now)
+				write(e, 2)
+				snapshot := copyFolder(t, dir)
+				write(e, 3)
+				cutNow(e)
+				log.setFail(errors.New("killed"))
+				_ = e.Close() // the log fails
+				log.setFail(nil)
+				for _, file := range []string{"w.db", "w.db-wal"} {
+					if err := errors.Join(os.RemoveAll(filepath.Join(dir, file)), os.Rename(filepath.Join(snapshot, file), filepath.Join(dir, file))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e = openEngine(t, Options{Dir: dir})
+				for n := range 5 {
+					write(e, n+10)
+				}
+				kill(t, e, log, dir)
+			},
+			want: []driver.CutKind{created, changed, broken, changed},
+		},
+		"a killed process that sealed and emptied the log": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				killSealed(t, log, dir, write)
+				if err := os.Truncate(filepath.Join(dir, "w.db-wal"), 0); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []driver.CutKind{created, changed},
+		},
+		"a killed process that sealed, and another program": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				killSealed(t, log, dir, write)
+				c := raw(t, filepath.Join(dir, "w.db"), "UPDATE counters SET value = value + 1")
+				if err := c.close(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []driver.CutKind{created, changed, broken, changed},
+		},
+		"a killed process that sealed, and another file": {
+			between: func(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+				t.Helper()
+				path := filepath.Join(dir, "w.db")
+				older, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				killSealed(t, log, dir, write)
+				if err := errors.Join(os.Remove(path+"-wal"), os.WriteFile(path, older, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []driver.CutKind{created, changed, broken, changed},
+		},
 		"without a log": {
 			between: func(t *testing.T, _ *pageRecords, dir string, write func(*Engine, int)) {
 				t.Helper()
@@ -524,7 +585,17 @@ func killWithUnshipped(t *testing.T, log *pageRecords, dir string, write func(*E
 	cutNow(e)
 	log.setFail(errors.New("killed"))
 	write(e, 3)
+	kill(t, e, log, dir)
+}
+
+// kill leaves the folder as if the process of the engine were killed. The log fails.
+func kill(t *testing.T, e *Engine, log *pageRecords, dir string) {
+	t.Helper()
 	killed := copyFolder(t, dir)
+	info, err := os.Stat(filepath.Join(dir, "w.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = e.Close() // the log fails
 	log.setFail(nil)
 	for _, suffix := range []string{"", "-wal"} {
@@ -537,6 +608,31 @@ func killWithUnshipped(t *testing.T, log *pageRecords, dir string, write func(*E
 			t.Fatal(err)
 		}
 	}
+	if err := os.Chtimes(filepath.Join(dir, "w.db"), time.Time{}, info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killSealed leaves the folder as a process that is killed after it has sealed the log, which a reader kept from being
+// emptied.
+func killSealed(t *testing.T, log *pageRecords, dir string, write func(*Engine, int)) {
+	t.Helper()
+	e := openEngine(t, Options{Dir: dir, pageInterval: time.Hour})
+	log.start(t, e, time.Now)
+	write(e, 2)
+	reader := raw(t, filepath.Join(dir, "w.db"), "BEGIN; SELECT count(*) FROM sqlite_schema")
+	l := e.pages.Load()
+	l.turn <- struct{}{}
+	emptied, err := l.rest(t.Context(), "w", true)
+	l.give()
+	if sealed := l.known["w"]; emptied || err != nil || !sealed.Sealed {
+		t.Fatalf("got %v %v at %+v, want a log that is sealed and not empty", emptied, err, sealed)
+	}
+	log.setFail(errors.New("killed"))
+	if err := reader.close(); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, e, log, dir)
 }
 
 // cutNow makes a cut of all files.
@@ -545,4 +641,37 @@ func cutNow(e *Engine) {
 	l.turn <- struct{}{}
 	defer l.give()
 	_ = l.cut(context.Background(), "", false)
+}
+
+// TestPageLogTurnsBack: if the clock was ahead, cuts are made at the true time again, and that is told.
+func TestPageLogTurnsBack(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), items()
+	log := &pageRecords{path: filepath.Join(t.TempDir(), "log")}
+	began := time.Now().Truncate(time.Second)
+	ahead := atomic.Int64{}
+	ahead.Store(int64(40 * time.Hour))
+	told := ""
+	e := openEngine(t, Options{Dir: dir, pageInterval: time.Hour})
+	err := e.LogPages(t.Context(), driver.PageLogging{
+		Ship: log.ship, Now: func() time.Time { return began.Add(time.Duration(ahead.Load())) },
+		Told: func(err error) { told += fmt.Sprint(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, by := range []time.Duration{40 * time.Hour, time.Minute, 2 * time.Minute} {
+		ahead.Store(int64(by))
+		if err := openWorkspace(t, e, "w", c).Write(t.Context(), step(c, n+1)); err != nil {
+			t.Fatal(err)
+		}
+		cutNow(e)
+		cuts := log.cuts(t)
+		if at := cuts[len(cuts)-1][0].At; !at.Equal(began.Add(by)) {
+			t.Errorf("got a cut at %s, want it at %s", at, began.Add(by))
+		}
+	}
+	if !strings.Contains(told, "the clock was ahead") {
+		t.Errorf("%q was told, want that the clock was ahead", told)
+	}
 }

@@ -41,7 +41,7 @@ func Folder(folder string, make bool) (*Depot, error) {
 		_, err = os.Stat(files)
 	}
 	if errors.Is(err, fs.ErrNotExist) && !make {
-		return nil, fmt.Errorf("%w: there are no backups in %s; name the place that tenantry backup --to named (%w)", ErrNone, folder, err)
+		return nil, fmt.Errorf("%w in %s: name the place that tenantry backup --to named (%w)", ErrNone, folder, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the folder of backups: %w", err)

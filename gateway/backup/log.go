@@ -121,7 +121,7 @@ func OpenLog(ctx context.Context, o LogOptions) (*Log, error) {
 	if err == nil { // otherwise the first cut tells why, and begins anew if it finds something else
 		l.state = <-read
 	}
-	l.status.Last, l.status.Broken = l.state.Last, l.state.Broken
+	l.status.Cut, l.status.Last, l.status.Broken = l.state.Sequence, l.state.Last, l.state.Broken
 	return l, nil
 }
 
@@ -233,10 +233,10 @@ func (l *Log) isWhole(path string, begin, end int64) (bool, error) {
 
 // add adds a complete cut.
 func (s *logState) add(c *logCut) {
-	s.Sequence, s.Last = c.Sequence, c.At
-	if s.Broken.IsZero() {
+	if s.Broken.IsZero() || c.Sequence != s.Sequence+1 {
 		s.Broken = c.At
 	}
+	s.Sequence, s.Last = c.Sequence, c.At
 	known := s.Known[c.Backend]
 	if known == nil {
 		known = map[string]store.PagePosition{}
@@ -314,10 +314,16 @@ func (l *Log) append(ctx context.Context, backend string, cut store.PageCut) err
 	if err := ctx.Err(); err != nil { // another engine had the turn
 		return err
 	}
+	if err := l.reopen(ctx, cut.At); err != nil {
+		return err
+	}
+	if err := l.turnBack(cut.At); err != nil {
+		return err
+	}
 	if cut.At.Before(l.state.Last) { // of another engine
 		cut.At = l.state.Last
 	}
-	if err := l.ready(ctx, cut.At); err != nil {
+	if err := l.turnTo(ctx, cut.At); err != nil {
 		return err
 	}
 	put, gone := l.notes()
@@ -343,7 +349,7 @@ func (l *Log) append(ctx context.Context, backend string, cut store.PageCut) err
 	l.state.add(end)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.status.Last, l.status.Broken = l.state.Last, l.state.Broken
+	l.status.Cut, l.status.Last, l.status.Broken = l.state.Sequence, l.state.Last, l.state.Broken
 	maps.DeleteFunc(l.put, func(name string, size int64) bool { return put[name] == size })
 	l.gone = slices.Clone(l.gone[len(gone):])
 	return nil
@@ -458,11 +464,12 @@ func (l *Log) prune(ctx context.Context, now time.Time) error {
 			_ = os.Remove(filepath.Dir(path)) // if that was its last hour
 		}
 	}
-	return nil
+	return l.pruneAhead(now)
 }
 
 // LogStatus says how far a log is.
 type LogStatus struct {
+	Cut    uint64    // the number of the last cut; 0: there is none
 	Last   time.Time // of the last cut
 	Broken time.Time // a backup that began later is needed to restore to later seconds; zero: there is no cut yet
 	Failed error     // of the last cut; nil: it succeeded

@@ -20,7 +20,7 @@ func second(n int) time.Time { return time.Date(2026, 11, 27, 15, 45, n, 0, time
 // TestSpans: a backup can be completed to the seconds since it ended, but for those of which something is missing.
 func TestSpans(t *testing.T) {
 	t.Parallel()
-	m := &Manifest{Name: "b", Began: second(10), Ended: second(12)}
+	m := Manifest{Name: "b", Began: second(10), Ended: second(12)}
 	cut := func(n, at, since int, files ...logFile) logCut {
 		return logCut{Sequence: uint64(n), Backend: "default", At: second(at), Since: second(since), Files: files}
 	}
@@ -29,19 +29,43 @@ func TestSpans(t *testing.T) {
 	for what, test := range map[string]struct {
 		cuts []logCut
 		want []span
+		cut  uint64 // of the backup
+		now  time.Time
 	}{
-		"changes":               {[]logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 19)}, []span{{second(13), second(20)}}},
-		"too young":             {[]logCut{cut(1, 9, 7), cut(2, 20, 19)}, nil},
-		"an end before":         {[]logCut{cut(1, 8, 7), cut(2, 12, 11, changed)}, nil},
-		"a late cut":            {[]logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 16, changed)}, []span{{second(13), second(16)}, {second(20), second(20)}}},
-		"a late cut of nothing": {[]logCut{cut(1, 8, 7), cut(2, 20, 8)}, []span{{second(13), second(20)}}},
-		"a late cut before":     {[]logCut{cut(1, 8, 7), cut(2, 15, 8, changed), cut(3, 20, 19)}, []span{{second(15), second(20)}}},
-		"a part is missing":     {[]logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(4, 20, 19, changed)}, []span{{second(13), second(14)}}},
-		"a gap":                 {[]logCut{cut(1, 8, 7), cut(2, 15, 14, broken), cut(3, 20, 19, changed)}, []span{{second(13), second(14)}}},
-		"a gap before":          {[]logCut{cut(1, 8, 7), cut(2, 9, 8, broken), cut(3, 20, 19, changed)}, nil},
-		"a gap that ends":       {[]logCut{cut(1, 8, 7), cut(2, 9, 8, broken), cut(3, 17, 16, created), cut(4, 20, 19)}, []span{{second(17), second(20)}}},
+		"changes":               {cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 19)}, want: []span{{second(13), second(20)}}},
+		"too young":             {cuts: []logCut{cut(1, 9, 7), cut(2, 20, 19)}, want: nil},
+		"an end before":         {cuts: []logCut{cut(1, 8, 7), cut(2, 12, 11, changed)}, want: nil},
+		"a late cut":            {cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 16, changed)}, want: []span{{second(13), second(16)}, {second(20), second(20)}}},
+		"a late cut of nothing": {cuts: []logCut{cut(1, 8, 7), cut(2, 20, 8)}, want: []span{{second(13), second(20)}}},
+		"a late cut before":     {cuts: []logCut{cut(1, 8, 7), cut(2, 15, 8, changed), cut(3, 20, 19)}, want: []span{{second(15), second(20)}}},
+		"a part is missing":     {cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(4, 20, 19, changed)}, want: []span{{second(13), second(14)}}},
+		"a gap":                 {cuts: []logCut{cut(1, 8, 7), cut(2, 15, 14, broken), cut(3, 20, 19, changed)}, want: []span{{second(13), second(14)}}},
+		"a gap before":          {cuts: []logCut{cut(1, 8, 7), cut(2, 9, 8, broken), cut(3, 20, 19, changed)}, want: nil},
+		"a gap that ends":       {cuts: []logCut{cut(1, 8, 7), cut(2, 9, 8, broken), cut(3, 17, 16, created), cut(4, 20, 19)}, want: []span{{second(17), second(20)}}},
+		"a clock that was ahead": {
+			cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 50, 14, changed), cut(4, 52, 50), cut(6, 20, 19, changed)},
+			want: []span{{second(13), second(14)}},
+		},
+		"a clock that was ahead before": {
+			cuts: []logCut{cut(1, 50, 49, changed), cut(3, 8, 7, changed), cut(4, 20, 19, changed)}, want: nil,
+		},
+		"a backup after a clock was ahead": {
+			cuts: []logCut{cut(1, 50, 49, changed), cut(3, 9, 8, changed), cut(4, 20, 19, changed)}, cut: 3,
+			want: []span{{second(13), second(20)}},
+		},
+		"a backup while a clock was ahead": {
+			cuts: []logCut{cut(1, 9, 8, changed), cut(3, 6, 5, changed), cut(4, 20, 19, changed)}, cut: 1, want: nil,
+		},
+		"a number of another log": {
+			cuts: []logCut{cut(1, 18, 17, changed), cut(2, 19, 18, changed), cut(3, 20, 19, changed)}, cut: 2, want: nil,
+		},
+		"a clock that is ahead": {
+			cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 200, 14)}, now: second(20), want: []span{{second(13), second(14)}},
+		},
 	} {
-		if found, why := (&logIndex{test.cuts}).spans(m); !slices.Equal(found, test.want) || why == "" {
+		m := m
+		m.Cut = test.cut
+		if found, why := (&logIndex{cuts: test.cuts, now: test.now}).spans(&m); !slices.Equal(found, test.want) || why == "" {
 			t.Errorf("%s: got %v (%s), want %v", what, found, why, test.want)
 		}
 	}
@@ -166,6 +190,41 @@ func TestLogGoesOnAfterAFailure(t *testing.T) {
 	x, err := readIndex(folder, time.Time{})
 	if err != nil || len(x.cuts) != 2 || x.cuts[1].Sequence != 2 {
 		t.Errorf("got %+v %v, want two cuts", x, err)
+	}
+}
+
+// TestLogTurnsBack: if the clock was ahead, the log goes on at the true time, with what was known, needs a backup, and is
+// read again where it has got to. A process that is killed at any moment changes nothing of that.
+func TestLogTurnsBack(t *testing.T) {
+	t.Parallel()
+	for what, ahead := range map[string]time.Duration{"in the same hour": 10 * time.Minute, "by days": 40 * 24 * time.Hour} {
+		folder := t.TempDir()
+		l := openLog(t, folder)
+		ship(t, l, pagesOf(second(1), store.CutCreated, "one"), pagesOf(second(1).Add(ahead), store.CutChanged, "ahead"))
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 2 {
+			l = openLog(t, folder)
+			ship(t, l, pagesOf(second(10+n), store.CutChanged, fmt.Sprint("back", n)))
+			status := l.Status()
+			if want := second(10); !status.Last.Equal(second(10+n)) || !status.Broken.Equal(want) || status.Cut != uint64(4+n) {
+				t.Errorf("%s: got %+v, want cut %d at %s, and a backup since %s", what, status, 4+n, second(10+n), want)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x, err := readIndex(folder, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, why := x.spans(&Manifest{Began: second(3), Ended: second(4), Cut: 1}); len(found) > 0 {
+			t.Errorf("%s: a backup from before: got %v (%s), want no second", what, found, why)
+		}
+		if found, _ := x.spans(&Manifest{Began: second(10), Ended: second(10), Cut: 4}); !slices.Equal(found, []span{{second(11), second(11)}}) {
+			t.Errorf("%s: a backup since: got %v, want second 11", what, found)
+		}
 	}
 }
 

@@ -63,19 +63,20 @@ func (l *Log) owner() string {
 	return l.installation
 }
 
-// ready sees to it that a cut of a time can be written. It trusts nothing but the folder: a mount may have been lost, or
-// another one may be in its place.
-func (l *Log) ready(ctx context.Context, at time.Time) error {
+// reopen sees to it that the log is open for a cut of a time. It trusts nothing but the folder: a mount may have been
+// lost, or another one may be in its place.
+func (l *Log) reopen(ctx context.Context, at time.Time) error {
 	if l.lock != nil && l.check() != nil {
 		l.shut()
 	}
-	if l.lock == nil {
-		if err := l.open(ctx, at); err != nil {
-			l.shut()
-			return err
-		}
+	if l.lock != nil {
+		return nil
 	}
-	return l.turnTo(ctx, at)
+	err := l.open(ctx, at)
+	if err != nil {
+		l.shut()
+	}
+	return err
 }
 
 // check returns an error unless the folder is that of the installation, and has the files that were opened in it.

@@ -28,23 +28,27 @@ type Moment struct {
 	At    time.Time
 	depot *Depot
 	from  uint64           // the number of the last cut that the backup needs not
+	since time.Time        // of that cut
 	to    uint64           // the number of the last cut up to the moment
 	put   map[string]int64 // objects that were stored since the backup, and their sizes
 	gone  []string         // objects, or prefixes, that were removed since, but for those in put
 }
 
-// ParseMoment reads a second as RFC 3339, or as "2026-11-27 15:45:07" in UTC. Error: ErrNoMoment.
+// ParseMoment reads a second as RFC 3339, or as "2026-11-27 15:45:07" in UTC. Error: it is written differently.
 func ParseMoment(text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04:05"} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%w: write it like 2026-11-27T15:45:07Z, not %.40q", ErrNoMoment, text)
+	return time.Time{}, fmt.Errorf("write the second like 2026-11-27T15:45:07Z, not %.40q", text)
 }
 
 // logIndex is what a log has, without pages.
-type logIndex struct{ cuts []logCut }
+type logIndex struct {
+	cuts []logCut
+	now  time.Time // cuts that are later were made while the clock was ahead; zero: there are none
+}
 
 // readIndex reads the cuts of a log that are not before a time.
 func readIndex(folder string, from time.Time) (*logIndex, error) {
@@ -73,34 +77,67 @@ func (s span) String() string {
 	return s.first.Format(time.RFC3339) + " to " + s.last.Format(time.RFC3339)
 }
 
-// spans returns the seconds to which a backup can be completed, and why there are no more after them.
-func (x *logIndex) spans(m *Manifest) (found []span, why string) {
+// start returns the index of the last cut that a backup has all of; -1: there is none.
+func (x *logIndex) start(m *Manifest) int {
 	from := m.Began.Add(-baseDistance)
-	start := -1 // the last cut that the backup has all of
+	start := -1
 	for i := range x.cuts {
-		if !x.cuts[i].At.After(from) {
+		c := &x.cuts[i]
+		switch {
+		case m.Cut > 0 && c.Sequence == m.Cut && !c.At.After(m.Began.Add(clockSlack)), m.Cut == 0 && !c.At.After(from):
 			start = i
 		}
 	}
-	if start < 0 {
-		return nil, "the log begins later than the backup " + m.Name
+	if m.Cut == 0 && slices.ContainsFunc(x.cuts[:start+1], func(c logCut) bool { return c.At.After(from) }) {
+		return -1 // the clock was ahead at times, and nobody knows whether it was when the backup was made
 	}
+	return start
+}
+
+// chain returns the index after the last cut that continues another one, and why there is no later one. Cuts that were
+// made while the clock was ahead are left out: nobody knows at which seconds they were made.
+func (x *logIndex) chain(start int) (end int, why string) {
+	why = "the log ends"
+	limit := x.now.Add(time.Minute)
+	if x.now.IsZero() {
+		limit = x.cuts[len(x.cuts)-1].At
+	}
+	for end = max(start+1, 1); end < len(x.cuts); end++ {
+		last, c := &x.cuts[end-1], &x.cuts[end]
+		if c.Sequence == last.Sequence+1 {
+			continue
+		}
+		why = fmt.Sprintf("a part of the log between %s and %s is missing or damaged", last.At.Format(time.RFC3339), c.At.Format(time.RFC3339))
+		if c.At.Before(last.At) {
+			why = fmt.Sprintf("the clock was ahead until %s", c.At.Format(time.RFC3339))
+			limit = c.At
+		}
+		break
+	}
+	for end > start+1 && x.cuts[end-1].At.After(limit) {
+		if end--; why == "the log ends" {
+			why = "the rest of the log is later than the clock of this machine"
+		}
+	}
+	return end, why
+}
+
+// spans returns the seconds to which a backup can be completed, and why there are no more after them.
+func (x *logIndex) spans(m *Manifest) (found []span, why string) {
+	start := x.start(m)
+	if start < 0 {
+		return nil, "the log has not all that was changed since the backup " + m.Name
+	}
+	end, why := x.chain(start)
 	next := m.Ended.Add(time.Second) // of the second in which it ended, it may have a part
 	broken := map[string]bool{}
-	why = "the log ends"
 	last := x.cuts[start]
 	add := func(until time.Time) {
 		if until = until.Truncate(time.Second); !until.Before(next) && len(broken) == 0 {
 			found = append(found, span{next, until})
 		}
 	}
-	for i := start + 1; i < len(x.cuts); i++ {
-		c := x.cuts[i]
-		if c.Sequence != last.Sequence+1 {
-			add(last.At)
-			return merge(found), fmt.Sprintf("a part of the log between %s and %s is missing",
-				last.At.Format(time.RFC3339), c.At.Format(time.RFC3339))
-		}
+	for _, c := range x.cuts[start+1 : end] {
 		if len(c.Files) > 0 { // what was between the two is not known to the second
 			known := c.Since.Truncate(time.Second)
 			if c.At.Truncate(time.Second).After(known.Add(time.Second)) {
@@ -181,14 +218,12 @@ func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Mom
 	if d.folder == "" {
 		return nil, fmt.Errorf("%w: %s is a bucket, and changes are logged in folders only", ErrNoMoment, d)
 	}
-	names, err := d.List(ctx)
+	names, err := d.list(ctx)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(names) == 0:
-		return nil, fmt.Errorf("%w: there are no backups in %s; name the place that tenantry backup --to named", ErrNone, d)
 	case name != "" && !slices.Contains(names, name):
-		return nil, fmt.Errorf("%w: %s has no %q; the newest is %s", ErrNone, d, name, names[0])
+		return nil, fmt.Errorf("%w %q in %s: the newest is %s", ErrNone, name, d, names[0])
 	}
 	if name != "" {
 		names = []string{name}
@@ -197,6 +232,10 @@ func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Mom
 	if err != nil {
 		return nil, fmt.Errorf("the log of changes: %w", err)
 	}
+	if len(x.cuts) == 0 {
+		return nil, fmt.Errorf("%w: %s has no log of changes (the setting backup.log); restore a backup without --at", ErrNoMoment, d)
+	}
+	x.now = time.Now()
 	var all []span
 	reason := "no backup ended before it"
 	for _, name := range names { // the newest first
@@ -231,18 +270,20 @@ func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Mom
 // moment returns the moment of a backup and a second to which it can be completed.
 func (x *logIndex) moment(d *Depot, m *Manifest, at time.Time) *Moment {
 	found := &Moment{Manifest: m, At: at, depot: d, put: map[string]int64{}}
-	for i := range x.cuts {
-		c := &x.cuts[i]
-		switch {
-		case !c.At.After(m.Began.Add(-baseDistance)):
-			found.from = c.Sequence
-		case !c.At.After(at):
-			found.to = c.Sequence
-			maps.Copy(found.put, c.Put)
-			for _, name := range c.Gone {
-				maps.DeleteFunc(found.put, func(put string, _ int64) bool { return isNamed(put, name) })
-				found.gone = append(found.gone, name)
-			}
+	start := x.start(m)
+	if start >= 0 {
+		found.from, found.since = x.cuts[start].Sequence, x.cuts[start].At
+	}
+	end, _ := x.chain(start)
+	for _, c := range x.cuts[start+1 : end] {
+		if c.At.After(at) {
+			break
+		}
+		found.to = c.Sequence
+		maps.Copy(found.put, c.Put)
+		for _, name := range c.Gone {
+			maps.DeleteFunc(found.put, func(put string, _ int64) bool { return isNamed(put, name) })
+			found.gone = append(found.gone, name)
 		}
 	}
 	found.to = max(found.to, found.from)
@@ -293,38 +334,87 @@ func (m *Moment) patch(ctx context.Context, p *patcher, told func(Progress)) (er
 		return err
 	}
 	defer p.unpack.Close()
+	return m.read(ctx, func(r *logRecord) error {
+		if r.Cut == nil {
+			return p.pages(r)
+		}
+		told(Progress{Step: "applying the log", Detail: r.Cut.At.Format(time.RFC3339)})
+		return p.end(r.Cut)
+	})
+}
+
+// read calls do with the records of the cuts that the moment needs. Their bodies are checked. Errors: ErrDamaged, which
+// says up to which second they are whole; those of do and of the folder; the context's own.
+func (m *Moment) read(ctx context.Context, do func(r *logRecord) error) error {
 	hours, err := logHours(m.depot.folder)
 	if err != nil {
 		return err
 	}
-	sequence := uint64(0)
-	for _, path := range hours {
-		if sequence >= m.to || beganAt(path).Add(time.Hour).Before(m.Began.Add(-2*baseDistance)) {
+	done, last := m.from, time.Time{}
+	for i, path := range hours {
+		if done >= m.to {
+			return nil
+		}
+		if beganAt(path).Add(time.Hour).Before(m.since) {
 			continue
 		}
-		state := false
-		if err := readRecords(path, 0, true, func(r *logRecord, _ int64) error {
+		from, err := m.needed(path)
+		if err != nil {
+			return fmt.Errorf("the log of changes: %w", err)
+		}
+		err = readRecords(path, from, true, func(r *logRecord, _ int64) error {
 			switch {
+			case done >= m.to:
+				return fs.SkipAll
+			case r.State != nil && r.State.Sequence > done:
+				return m.damaged(hours[max(0, i-1)], last)
 			case r.State != nil:
-				sequence, state = r.State.Sequence, true
-			case !state || sequence >= m.to:
+				return nil
+			case r.Cut != nil && r.Cut.Sequence != done+1:
+				return m.damaged(path, last)
 			case r.Cut != nil:
-				if sequence = r.Cut.Sequence; sequence > m.from {
-					told(Progress{Step: "applying the log", Detail: r.Cut.At.Format(time.RFC3339)})
-					return p.end(r.Cut)
-				}
-			case sequence >= m.from:
-				return p.pages(r)
+				done, last = r.Cut.Sequence, r.Cut.At
 			}
-			return ctx.Err()
-		}); err != nil {
+			return errors.Join(do(r), ctx.Err())
+		})
+		switch {
+		case errors.Is(err, fs.SkipAll):
+		case errors.Is(err, ErrDamaged):
+			return err
+		case err != nil:
 			return fmt.Errorf("the log of changes: %s: %w", path, err)
 		}
+		if i == len(hours)-1 && done < m.to {
+			return m.damaged(path, last)
+		}
 	}
-	if sequence < m.to {
-		return fmt.Errorf("%w: the log of changes ends before %s", ErrDamaged, m.At.Format(time.RFC3339))
+	if done < m.to {
+		return m.damaged(filepath.Join(m.depot.folder, logFolder), last)
 	}
 	return nil
+}
+
+// needed returns the offset in a file of the log from which on the moment needs it.
+func (m *Moment) needed(path string) (from int64, err error) {
+	err = readRecords(path, 0, false, func(r *logRecord, end int64) error {
+		if r.State != nil && r.State.Sequence <= m.from || r.Cut != nil && r.Cut.Sequence <= m.from {
+			from = end
+		}
+		return nil
+	})
+	return from, err
+}
+
+// damaged returns the error of a file of the log that has not all that the moment needs. last is the time of the last
+// whole cut.
+func (m *Moment) damaged(path string, last time.Time) error {
+	last = last.Truncate(time.Second)
+	if !last.After(m.Ended) {
+		return fmt.Errorf("%w: the log of changes cannot be read in %s, nor any second after the backup %s; restore that without "+
+			"--at, or name another one with --backup", ErrDamaged, path, m.Name)
+	}
+	return fmt.Errorf("%w: the log of changes cannot be read in %s after %s: restore that second with --at, or an earlier one",
+		ErrDamaged, path, last.Format(time.RFC3339))
 }
 
 // patcher applies pages to copies of databases.

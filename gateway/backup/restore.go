@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"filippo.io/age"
 
@@ -45,12 +46,13 @@ type Target struct {
 // ErrOccupied: there are data already in the place where a backup is to be restored.
 var ErrOccupied = errors.New("there are data already")
 
-// ErrKeyring: the keyring of a backup is missing.
-var ErrKeyring = errors.New("the keyring is missing")
+// ErrKeyring: the keyring of a backup is missing, or cannot be opened.
+var ErrKeyring = errors.New("the keyring cannot be restored")
 
 const (
 	restoringFolder = "restoring" // in that of a backend, while it is being filled
 	restoringSuffix = ".restoring"
+	momentFile      = "moment" // in restoringFolder of the control data: what is being restored
 	databaseSuffix  = ".db"
 	controlFile     = "control.db"
 )
@@ -63,6 +65,10 @@ func (t *Target) Check(m *Manifest, identity bool) error {
 		}
 	}
 	begun := t.Begun()
+	if was, err := os.ReadFile(filepath.Join(Restoring(t.Dirs[t.Control]), momentFile)); begun && err == nil && string(was) != t.moment() {
+		return fmt.Errorf("a restoration %s was interrupted in %s, and this one is %s: repeat that one, or remove the folder %s to begin another",
+			was, t.Dirs[t.Control], t.moment(), Restoring(t.Dirs[t.Control]))
+	}
 	for backend, dir := range t.Dirs {
 		if t.Load[backend] != nil {
 			continue
@@ -85,6 +91,22 @@ func (t *Target) Check(m *Manifest, identity bool) error {
 		return fmt.Errorf("%w: the backup has it encrypted, so name the file with the age identity that opens it", ErrKeyring)
 	}
 	return nil
+}
+
+// moment says to which second the backup is completed.
+func (t *Target) moment() string {
+	if t.Then == nil {
+		return "without --at"
+	}
+	return "with --at " + t.Then.At.Format(time.RFC3339)
+}
+
+// objects returns the objects that are restored; nil: the backup has none.
+func (t *Target) objects(ctx context.Context, d *Depot, m *Manifest) (map[string]object, error) {
+	if t.Then != nil {
+		return t.Then.objects(ctx)
+	}
+	return d.objects(ctx, m)
 }
 
 // Restoring returns the folder with the databases of a backend until they are complete, in the folder of the backend.
@@ -138,18 +160,10 @@ func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.
 			return fmt.Errorf("the folder of backend %s: %w", backend, err)
 		}
 	}
-	if err := d.restoreDatabases(ctx, m, t, told); err != nil {
-		return err
-	}
-	if t.Then != nil {
-		if err := t.complete(ctx, told); err != nil {
-			return err
+	if err := d.fill(ctx, m, t, ring, told); err != nil {
+		if ctx.Err() == nil { // otherwise the same command goes on
+			err = errors.Join(err, t.clear())
 		}
-	}
-	if err := d.restoreFiles(ctx, m, t, told); err != nil {
-		return err
-	}
-	if err := restoreKeyring(&t, ring); err != nil {
 		return err
 	}
 	for _, backend := range order {
@@ -165,6 +179,36 @@ func (d *Depot) Restore(ctx context.Context, m *Manifest, t Target, identity io.
 		}
 	}
 	return nil
+}
+
+// fill restores everything but the places of the databases.
+func (d *Depot) fill(ctx context.Context, m *Manifest, t Target, ring []byte, told func(Progress)) error {
+	if err := durable.WriteFile(filepath.Join(Restoring(t.Dirs[t.Control]), momentFile), []byte(t.moment())); err != nil {
+		return err
+	}
+	if err := d.restoreDatabases(ctx, m, t, told); err != nil {
+		return err
+	}
+	if t.Then != nil {
+		if err := t.complete(ctx, told); err != nil {
+			return err
+		}
+	}
+	if err := d.restoreFiles(ctx, m, t, told); err != nil {
+		return err
+	}
+	return restoreKeyring(&t, ring)
+}
+
+// clear removes the databases that are not in their places yet.
+func (t *Target) clear() error {
+	var errs []error
+	for backend, dir := range t.Dirs {
+		if t.Load[backend] == nil { // others are in the staging folder
+			errs = append(errs, os.RemoveAll(Restoring(dir)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // last orders what is last behind the rest.
@@ -205,7 +249,7 @@ func place(dir string) error {
 			return err
 		}
 	}
-	return os.Remove(from)
+	return errors.Join(remove(filepath.Join(from, momentFile)), os.Remove(from))
 }
 
 func (d *Depot) restoreDatabases(ctx context.Context, m *Manifest, t Target, told func(Progress)) error {
@@ -262,10 +306,7 @@ func (d *Depot) extract(ctx context.Context, m *Manifest, db Database, dir strin
 
 // restoreFiles stores the bytes of files that the bucket lacks. Of a moment it leaves out those that the place lacks.
 func (d *Depot) restoreFiles(ctx context.Context, m *Manifest, t Target, told func(Progress)) error {
-	named, err := d.objects(ctx, m)
-	if t.Then != nil {
-		named, err = t.Then.objects(ctx)
-	}
+	named, err := t.objects(ctx, d, m)
 	if err != nil || t.Files == nil || len(named) == 0 {
 		return err
 	}
@@ -303,7 +344,7 @@ func (d *Depot) openKeyring(ctx context.Context, m *Manifest, t *Target, identit
 	}
 	ids, err := age.ParseIdentities(identity)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the file with the age identity has none (a line AGE-SECRET-KEY-…): %w", ErrKeyring, err)
+		return nil, fmt.Errorf("%w: the file of --identity has no age identity (a line AGE-SECRET-KEY-…): %w", ErrKeyring, err)
 	}
 	sealed, err := d.openPart(ctx, m, keyringFile)
 	if err != nil {
@@ -312,7 +353,7 @@ func (d *Depot) openKeyring(ctx context.Context, m *Manifest, t *Target, identit
 	defer func() { _ = sealed.Close() }() // it was only read
 	plain, err := age.Decrypt(sealed, ids...)
 	if none := new(age.NoIdentityMatchError); errors.As(err, &none) {
-		return nil, fmt.Errorf("%w: the keyring of %s cannot be opened with that age identity: it was encrypted to another recipient",
+		return nil, fmt.Errorf("%w: that age identity does not open the one of %s, which was encrypted to another recipient",
 			ErrKeyring, m.Name)
 	}
 	if err != nil {
@@ -368,7 +409,13 @@ func (d *Depot) Verify(ctx context.Context, m *Manifest, t Target, identity io.R
 		done += size
 		told(Progress{"checking databases", one.File, done, m.Bytes})
 	}
-	named, err := d.objects(ctx, m)
+	if t.Then != nil {
+		told(Progress{Step: "reading the log"})
+		if err := t.Then.read(ctx, func(*logRecord) error { return nil }); err != nil {
+			return err
+		}
+	}
+	named, err := t.objects(ctx, d, m)
 	if err != nil || t.Files == nil && !t.WithFiles {
 		return err
 	}

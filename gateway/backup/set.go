@@ -48,12 +48,14 @@ const (
 
 // Manifest says what a backup has.
 type Manifest struct {
-	Format        int        `json:"format"`
-	Name          string     `json:"name"`
-	Version       string     `json:"version"` // of the program that wrote it
-	Installation  string     `json:"installation"`
-	Began         time.Time  `json:"began"`
-	Ended         time.Time  `json:"ended"`
+	Format       int       `json:"format"`
+	Name         string    `json:"name"`
+	Version      string    `json:"version"` // of the program that wrote it
+	Installation string    `json:"installation"`
+	Began        time.Time `json:"began"`
+	Ended        time.Time `json:"ended"`
+	// Cut is the number of the last cut in the log of changes when the backup began: it has all of that. 0: it is not known.
+	Cut           uint64     `json:"cut,omitempty"`
 	Databases     []Database `json:"databases"`
 	Organizations int        `json:"organizations"` // workspaces in the databases, without the control data
 	Documents     int64      `json:"documents"`
@@ -104,7 +106,7 @@ func FilesFolder(folder string) string { return filepath.Join(folder, filesFolde
 // Errors of a place for backups.
 var (
 	// ErrNone: it has no complete backup, or none of that name.
-	ErrNone = errors.New("there is no such backup")
+	ErrNone = errors.New("no backup")
 	// ErrDamaged: a backup is not what its manifest says.
 	ErrDamaged = errors.New("the backup is damaged")
 )
@@ -131,19 +133,26 @@ func Began(name string) (time.Time, error) { return time.Parse(nameLayout, name)
 // maxManifest bounds the size of a manifest in bytes: about 250 of each database.
 const maxManifest = 64 << 20
 
+// list returns the names of the complete backups, the newest first. Errors: ErrNone; those of blobs.Bucket.
+func (d *Depot) list(ctx context.Context) ([]string, error) {
+	names, err := d.List(ctx)
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%w in %s: name the place that tenantry backup --to named", ErrNone, d)
+	}
+	return names, err
+}
+
 // Read returns the manifest of a backup. An empty name means the newest. Errors: ErrNone, ErrDamaged, those of
 // blobs.Bucket.
 func (d *Depot) Read(ctx context.Context, name string) (*Manifest, error) {
-	names, err := d.List(ctx)
+	names, err := d.list(ctx)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(names) == 0:
-		return nil, fmt.Errorf("%w: there are no backups in %s; name the place that tenantry backup --to named", ErrNone, d)
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):
-		return nil, fmt.Errorf("%w: %s has no %q; the newest is %s", ErrNone, d, name, names[0])
+		return nil, fmt.Errorf("%w %q in %s: the newest is %s", ErrNone, name, d, names[0])
 	}
 	return d.read(ctx, name)
 }

@@ -43,6 +43,8 @@ type Source struct {
 	// Keyring is the path of the keyring.
 	Keyring string
 	Now     func() time.Time
+	// Cut returns the number of the last cut in the log of changes of the place; nil: it is not known.
+	Cut func() uint64
 }
 
 // Options say how a backup is written.
@@ -99,6 +101,9 @@ func (d *Depot) Write(ctx context.Context, src Source, o Options) (m *Manifest, 
 	w := &writer{Source: src, Options: o, Depot: d, m: src.begun(began.Format(nameLayout), began)}
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
+	}
+	if src.Cut != nil {
+		w.m.Cut = src.Cut()
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.staging)) }()
 	for _, step := range []func(context.Context) error{
@@ -471,7 +476,7 @@ func (w *writer) manifest(ctx context.Context) error {
 }
 
 // prune removes all but the newest backups, and the bytes of files that none of these names. Those that are damaged, or
-// were made while the clock was ahead, neither count nor are removed.
+// were made while the clock was ahead, neither count nor are removed. Those that lack what was damaged do not count.
 func (w *writer) prune(ctx context.Context) error {
 	names, err := w.List(ctx)
 	if err != nil || w.Keep <= 0 || len(w.m.Damaged) > 0 { // older ones may have what is damaged now
@@ -496,7 +501,7 @@ func (w *writer) prune(ctx context.Context) error {
 		case name <= w.m.Name && kept >= w.Keep && based:
 			old = append(old, name)
 		default:
-			if name <= w.m.Name {
+			if name <= w.m.Name && len(m.Damaged) == 0 {
 				kept++
 			}
 			maps.Copy(named, all)

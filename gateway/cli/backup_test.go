@@ -36,8 +36,14 @@ func TestBackupAndRestore(t *testing.T) {
 				refused("backup.s3.endpoint", args...)
 			}
 			refused("by its path", "restore", "--from", "file:///backups", "--data", other)
+			refused("2026-11-27T15:45:07Z", "restore", "--from", place, "--data", other, "--at", "")
+			refused("2026-11-27T15:45:07Z", "org", "restore", "acme", "--from", place, "--data", dir, "--at", "")
 			must("no keyring", "backup --data "+dir+" --to "+place)
 			refused("keyring", "restore", "--from", place, "--data", other)
+			refused("has no log of changes", "restore", "--from", place, "--data", other, "--at", "2026-11-27T15:45:07Z")
+			for _, data := range []string{place, filepath.Join(place, "sub"), filepath.Dir(place)} {
+				refused("its own place", "restore", "--from", place, "--data", data)
+			}
 			ring, err := os.ReadFile(filepath.Join(dir, "keyring.json"))
 			if err == nil {
 				err = os.MkdirAll(other, 0o700)
@@ -51,8 +57,9 @@ func TestBackupAndRestore(t *testing.T) {
 			must("can be restored", "restore --dry-run --from "+place+" --data "+other)
 			must("20", "restore --from "+place+" --data "+other)
 			must("acme", "org list --data "+other)
+			must("20", "backup list --from "+place)
 			must("nothing to restore", "org restore acme --from "+place+" --data "+dir)
-			refused("there are no backups in", "restore", "--from", dir, "--data", filepath.Join(t.TempDir(), "data"))
+			refused("no backup in", "restore", "--from", dir, "--data", filepath.Join(t.TempDir(), "data"))
 		})
 	}
 }

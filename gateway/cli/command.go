@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tenantry/gateway/backup"
 	"tenantry/gateway/control"
 	"tenantry/internal/declare"
 	"tenantry/tenants"
@@ -98,7 +99,11 @@ func (p *program) command(c *control.Command, siblings []control.Command) *cobra
 		case row.Name == "backup":
 			in["to"], err = backupPlace("--to", l.Flag("to").Value.String())
 		case row.Name == "org.restore":
-			in["from"], err = backupPlace("--from", l.Flag("from").Value.String())
+			if in["from"], err = backupPlace("--from", l.Flag("from").Value.String()); err == nil && l.Flag("at").Changed {
+				if _, err = backup.ParseMoment(l.Flag("at").Value.String()); err != nil {
+					err = fmt.Errorf("--at: %w", err)
+				}
+			}
 		}
 		if err != nil {
 			return err

@@ -96,7 +96,13 @@ func (p *program) report(err error) {
 }
 
 func (p *program) root() *cobra.Command {
-	commands := append(p.commands(), p.restoreCommand(), p.serveCommand(), p.demoCommand(), p.versionCommand())
+	made := p.commands()
+	for _, c := range made {
+		if c.Name() == "backup" {
+			c.AddCommand(p.backupListCommand())
+		}
+	}
+	commands := append(made, p.restoreCommand(), p.serveCommand(), p.demoCommand(), p.versionCommand())
 	root := group("tenantry", "A multi-tenant workspace API gateway", commands...)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,43 @@ func backupPlace(flag, place string) (string, error) {
 		return "", fmt.Errorf("%s %s: name a folder by its path, or a bucket as s3://bucket/prefix", flag, place)
 	}
 	return filepath.Abs(place)
+}
+
+// backupListCommand lists what a place can be restored to. It needs no data, because they may be lost.
+func (p *program) backupListCommand() *cobra.Command {
+	from := ""
+	cmd := &cobra.Command{
+		Use:   "list --from PLACE",
+		Short: "List the backups in a place, and the seconds that its log of changes has",
+		Args:  noArgs,
+		Long: "List the backups in a place, the newest first, and the seconds that tenantry restore --at can restore with its log of\n" +
+			"changes (the setting backup.log). Only manifests and the log are read: restore --dry-run reads the rest.",
+		Example: "  tenantry backup list --from /backup/tenantry\n" +
+			"  tenantry backup list --from s3://bucket/prefix",
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the `place` of backups: a folder, or s3://bucket/prefix on the server of backup.s3")
+	_ = cmd.MarkFlagRequired("from") // fails only for a flag that does not exist
+	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
+		cfg, err := p.load(nil)
+		if err != nil {
+			return err
+		}
+		if from, err = backupPlace("--from", from); err != nil {
+			return err
+		}
+		found, err := gateway.ListBackups(ctx, cfg, from)
+		if err != nil {
+			return explainOpenError(cfg, err)
+		}
+		if !p.tables() {
+			return p.print(found, "", false)
+		}
+		for _, s := range found.Seconds {
+			p.note("Each second from %s to %s can be restored with --at.", s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339))
+		}
+		return p.print(found.Backups, "name, ended, organizations, documents, bytes, keyring, damaged, fault", false)
+	})
+	return cmd
 }
 
 // maxLackingNames bounds the files that an error names.
@@ -66,7 +104,7 @@ func (p *program) restoreCommand() *cobra.Command {
 		if o.From, err = backupPlace("--from", o.From); err != nil {
 			return err
 		}
-		if at != "" {
+		if cmd.Flags().Changed("at") {
 			if o.At, err = backup.ParseMoment(at); err != nil {
 				return fmt.Errorf("--at: %w", err)
 			}

@@ -566,6 +566,27 @@ func TestBackup_KeepsWhatTheLogNeeds(t *testing.T) {
 	}
 }
 
+// TestBackup_KeepIncomplete: a backup that lacks what was damaged counts as none.
+func TestBackup_KeepIncomplete(t *testing.T) {
+	t.Parallel()
+	clock := new(fixture.Clock)
+	s := newSite(t, gatewaytest.Embedded, clock.Option)
+	good := s.backUp(t, nil)
+	clock.Advance(time.Minute)
+	incomplete := s.backUp(t, nil)
+	changeFile(t, filepath.Join(s.backups, "manifests", incomplete.Name+".json"), func(b []byte) []byte {
+		return bytes.Replace(b, []byte(`"damaged": []`), []byte(`"damaged": ["org-1"]`), 1)
+	})
+	for _, want := range [][]string{{incomplete.Name, good.Name}, {}} {
+		clock.Advance(time.Minute)
+		last := s.backUp(t, func(in *control.BackupRequest) { in.Keep = 2 })
+		names, err := list(t, s.backups)
+		if err != nil || names[0] != last.Name || len(want) > 0 && !slices.Equal(names[1:], want) || len(want) == 0 && slices.Contains(names, incomplete.Name) {
+			t.Errorf("got %v %v, want %s and %v", names, err, last.Name, want)
+		}
+	}
+}
+
 // objectsIn returns the paths of the bytes of files below a folder of backups.
 func objectsIn(t *testing.T, folder string) (found []string) {
 	t.Helper()
@@ -695,6 +716,9 @@ func TestRestore_Refused(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(data, "db", "control.db")); err == nil {
 				t.Error("got control data, want nothing that a gateway serves")
 			}
+			if _, err := os.Stat(filepath.Join(data, "db", "restoring")); err == nil {
+				t.Error("databases are left that are of no use")
+			}
 			// A whole backup can be restored into the same place afterwards.
 			if restored, err := s.restore(t.Context(), data, ""); err != nil || restored.Organizations != 1 {
 				t.Errorf("again, from a whole one: got %+v %v, want one organization", restored, err)
@@ -705,8 +729,8 @@ func TestRestore_Refused(t *testing.T) {
 		})
 	}
 	var inUse *gateway.InUseError
-	if _, err := s.restore(t.Context(), s.data, ""); !errors.Is(err, backup.ErrOccupied) && !errors.As(err, &inUse) {
-		t.Errorf("over the running gateway: got %v, want a refusal", err)
+	if _, err := s.restore(t.Context(), s.data, ""); !errors.As(err, &inUse) {
+		t.Errorf("over the running gateway: got %v, want that it uses the folder", err)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestHeads_Restored(t *testing.T) {
 			}
 			own, err := control.Call[[]control.AuditRecord](t.Context(), restored.Commands, "audit", map[string]any{"limit": 100})
 			if !slices.ContainsFunc(own, func(r control.AuditRecord) bool {
-				return r.Operation == "restore" && r.Subject == "command" && r.Facts["backup"] == m.Name && r.Facts["operator"] == "root"
+				return r.Operation == "restore" && r.Subject == "command" && r.Facts["backup"] == m.Name && r.Facts["operator"] == "root" && r.Facts["from"] == s.backups
 			}) {
 				t.Errorf("got %+v %v, want a record of the restoration", own, err)
 			}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,6 +138,98 @@ func TestLog(t *testing.T) {
 				t.Errorf("in an hour: got %v, want %v", err, backup.ErrNoMoment)
 			}
 		})
+	}
+}
+
+// TestLog_Damaged: a log that is damaged before a second is found by a dry run too. The error says which second is whole,
+// which is restored, and nothing is left of the attempt.
+func TestLog_Damaged(t *testing.T) {
+	t.Parallel()
+	s := loggedSite(t, gatewaytest.SharedFiles)
+	s.base(t)
+	s.organization(t, "acme")
+	untilAfter(time.Now().Truncate(time.Second).Add(2 * time.Second))
+	path := logFiles(t, s.backups)[0]
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.organization(t, "birch")
+	second := time.Now().Truncate(time.Second).Add(time.Second)
+	untilAfter(second.Add(time.Second))
+	s.Stop(t)
+	from := damageLog(t, s.backups, path, len(whole))
+	data := t.TempDir()
+	dry := gateway.RestoreOptions{
+		From: s.backups, At: second, DryRun: true, Files: true, Identity: strings.NewReader(s.identity.String()), Told: func(backup.Progress) {},
+	}
+	_, err = gateway.Restore(t.Context(), s.settings(data), dry)
+	for what, err := range map[string]error{"dry run": err, "restoration": s.restoreInto(t, data, second)} {
+		if !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), from) || !strings.Contains(err.Error(), "restore that second") {
+			t.Fatalf("%s: got %v, want an error that names %s and a second", what, err, from)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(data, "db", "restoring")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that nothing is left", err)
+	}
+	_, text, _ := strings.Cut(err.Error(), " after ")
+	text, _, _ = strings.Cut(text, ": ")
+	last, err := backup.ParseMoment(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.restoreInto(t, data, last); err != nil {
+		t.Errorf("%s: %v", last, err)
+	}
+}
+
+// damageLog changes a byte of the first pages in a log after what a file of it had, and returns the path of their file.
+func damageLog(t *testing.T, backups, path string, from int) string {
+	t.Helper()
+	if last := logFiles(t, backups)[0]; last != path { // an hour has begun
+		path, from = last, 0
+	}
+	changeFile(t, path, func(b []byte) []byte {
+		head := from + bytes.Index(b[from:], []byte(`{"pages":`))
+		size := binary.BigEndian.Uint32(b[head-16:])
+		b[head+int(size)+50] ^= 1
+		return b
+	})
+	return path
+}
+
+// logFiles returns the paths of the files of a log, the newest first.
+func logFiles(t *testing.T, backups string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(backups, "log", "*", "*.pages"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("got %v %v, want files of a log", found, err)
+	}
+	slices.Reverse(found)
+	return found
+}
+
+// TestRestore_InterruptedMoment: what was begun for a second is not continued for another.
+func TestRestore_InterruptedMoment(t *testing.T) {
+	t.Parallel()
+	s := loggedSite(t, gatewaytest.SharedFiles)
+	s.base(t)
+	second := time.Now().Truncate(time.Second)
+	untilAfter(second.Add(2 * time.Second))
+	s.Stop(t)
+	data := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := gateway.Restore(ctx, s.settings(data), gateway.RestoreOptions{
+		From: s.backups, At: second, Identity: strings.NewReader(s.identity.String()), Holder: "a test", Told: func(backup.Progress) { cancel() },
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want an interruption", err)
+	}
+	if _, err := s.restore(t.Context(), data, ""); err == nil || !strings.Contains(err.Error(), "with --at "+second.UTC().Format(time.RFC3339)) {
+		t.Errorf("without the second: got %v, want that it is named", err)
+	}
+	if err := s.restoreInto(t, data, second); err != nil {
+		t.Errorf("with the second: %v", err)
 	}
 }
 

@@ -78,7 +78,8 @@ func (s *Services) checkBucket(ctx context.Context) error {
 		return mark.Close()
 	case errors.Is(err, blobs.ErrNotFound):
 		return fmt.Errorf("%w: %s is not where this installation has the bytes of its files: mount the folder, or correct the "+
-			"settings files.*. If the bytes are lost, make the empty file %s there, and tenantry doctor names the files without any",
+			"settings files.*. After a restoration without them, copy files/ of the place of backups there. "+
+			"If the bytes are lost, make the empty file %s there, and tenantry doctor names the files without any",
 			ErrNoFiles, s.bucketPlace(), s.bucketMark())
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -179,7 +179,7 @@ func (s *Services) examineChanges(e *examination, last time.Time) bool {
 			folder, status.Broken.Format(time.RFC3339)), "a running gateway makes one within a minute, unless it made one for that "+
 			"reason within the last hour; or run tenantry backup --to "+folder)
 	default:
-		e.good("backups", "the newest in %s is of %s, and changes are logged up to %s",
+		e.good("backups", "the newest in %s is of %s, and changes are logged up to %s (tenantry backup list names the seconds)",
 			folder, last.Format(time.RFC3339), status.Last.Format(time.RFC3339))
 	}
 	return true

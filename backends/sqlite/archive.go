@@ -210,12 +210,12 @@ func (s *snapshot) archive(ctx context.Context, o driver.Archiving) (a driver.Ar
 	if err := create(part); err != nil {
 		return a, err
 	}
-	doing := "copy " + s.e.ownPath(s.name)
+	doing := "copy " + s.e.ownPath(s.name) + " to " + o.Dir
 	if err := s.copyPages(ctx, part, o.Told); err != nil {
 		return a, wrapError(ctx, doing, err)
 	}
 	s.close()
-	doing = "check the copy of " + s.e.ownPath(s.name)
+	doing = "check the copy of " + s.e.ownPath(s.name) + " in " + o.Dir
 	c, err := openConn(part, sqlite.OpenReadWrite, readerPragmas)
 	if err != nil {
 		return a, wrapError(ctx, doing, err)

@@ -917,10 +917,6 @@ func TestBackup_Killed(t *testing.T) {
 		serveKilled(t, what, data, os.Getenv(sourceVariable))
 		return
 	}
-	kills := 20
-	if testing.Short() {
-		kills = 4
-	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -949,7 +945,7 @@ func TestBackup_Killed(t *testing.T) {
 			killed++
 		}
 	}
-	for range kills {
+	for range kills() {
 		run("backup", s.data, time.Duration(random.IntN(120))*time.Millisecond)
 	}
 	s.Gateway = gatewaytest.Start(t, fixture.InFolder(s.data))
@@ -974,7 +970,7 @@ func TestBackup_Killed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range kills {
+	for i := range kills() {
 		data := t.TempDir()
 		if err := os.WriteFile(filepath.Join(data, "keyring.json"), ring, 0o600); err != nil {
 			t.Fatal(err)

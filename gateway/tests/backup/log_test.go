@@ -74,7 +74,7 @@ func (s *site) restoreInto(t *testing.T, data string, at time.Time) error {
 
 // moments is how often TestLog notes what there is.
 func moments() int {
-	if os.Getenv("TENANTRY_TEST_MOMENTS") != "" {
+	if isLong() {
 		return 20
 	}
 	return 4
@@ -474,7 +474,7 @@ func TestLog_Organization(t *testing.T) {
 	for name, isolation := range fileIsolations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := loggedSite(t, isolation)
+			s := loggedSite(t, isolation, fixture.ShortLeases)
 			old, oldKey := s.organization(t, "acme")
 			s.base(t)
 			young, youngKey := s.organization(t, "birch")

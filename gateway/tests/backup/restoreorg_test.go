@@ -330,10 +330,6 @@ func TestRestoreOrganization_Killed(t *testing.T) {
 		_, _ = s.restoreOrg(t, func(in *control.OrganizationRestore) { in.Yes, in.Access = true, what })
 		return
 	}
-	kills := 12
-	if testing.Short() {
-		kills = 4
-	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -344,7 +340,7 @@ func TestRestoreOrganization_Killed(t *testing.T) {
 	s.backUp(t, nil)
 	as := fixture.As(acme, gatewaytest.WithKey(key))
 	killed, ends := 0, map[string]int{}
-	for i := range kills {
+	for i := range kills() {
 		erased := i%3 == 2
 		access := []string{control.AccessNow, control.AccessThen, control.AccessThen}[i%3]
 		purgeFile(t, acme, key)

@@ -188,9 +188,9 @@ func TestTwoGatewaysOnOneFolder(t *testing.T) {
 	if err == nil {
 		err = errors.Join(errors.New("it started"), app.Close())
 	}
-	if !strings.Contains(err.Error(), filepath.Join(data, "db")) || !strings.Contains(err.Error(), "in use by another process") {
+	if !strings.Contains(err.Error(), filepath.Join(data, "db")) || !strings.Contains(err.Error(), "another process uses the data") {
 		t.Errorf("a second installation on the folder of the first: got %v, want it with %q with %q",
-			err, filepath.Join(data, "db"), "in use by another process")
+			err, filepath.Join(data, "db"), "another process uses the data")
 	}
 	if n := countOf(t, acme, acme.Key(t, tenants.Contacts)); n != "0" {
 		t.Errorf("the first counts %s, want 0", n)

@@ -55,9 +55,15 @@ func (r *replicas) next() (string, error) {
 	return r.ready[r.turn%len(r.ready)].address, nil
 }
 
+func (r *replicas) has(s *running) bool {
+	r.Lock()
+	defer r.Unlock()
+	return slices.Contains(r.ready, s)
+}
+
 // probe asks a server whether it is ready until its context ends.
 func (r *replicas) probe(ctx context.Context, s *running, every time.Duration) {
-	client := &http.Client{Timeout: time.Second}
+	client := &http.Client{Timeout: time.Second / 2}
 	for ctx.Err() == nil {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.admin+"/readyz", http.NoBody)
 		ready := false
@@ -110,7 +116,7 @@ func TestUpgrade_Replicas(t *testing.T) {
 		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", n))
 		text := fmt.Sprintf("data: %s\nkeyring: %s\nstore: main\ncontrol: main\nbackends:\n  main: {engine: mongo, uri: %q, database: %s}\n"+
 			"redis: {addrs: [%q]}\nlisten: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\npublic_url: http://{slug}.localhost\n"+
-			"timeouts: {drain: 1s}\nlimits: {key: off, organization: off}\nlog: {requests: false}\n",
+			"timeouts: {drain: 3s}\nlimits: {key: off, organization: off}\nlog: {requests: false}\n",
 			filepath.Join(dir, fmt.Sprint(n)), filepath.Join(dir, "keyring.json"), uri, name, redis.Addr)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -137,19 +143,16 @@ func TestUpgrade_Replicas(t *testing.T) {
 		return s
 	}
 	var now [count]*running
-	for n := range now {
-		now[n] = begin(n, 0)
+	replace := func(n, version int) {
+		now[n] = begin(n, version)
+		for end := time.Now().Add(time.Minute); !r.has(now[n]); time.Sleep(probes) {
+			if time.Now().After(end) {
+				t.Fatalf("replica %d does not become ready", n)
+			}
+		}
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(probes) {
-		r.Lock()
-		n := len(r.ready)
-		r.Unlock()
-		if n == count {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d replicas are ready, want %d", n, count)
-		}
+	for n := range now {
+		replace(n, 0)
 	}
 	l := startLoad(t, func(to http.RoundTripper) http.RoundTripper { return balanced{r, to} }, "", token)
 	for i := range upgrades {
@@ -159,7 +162,7 @@ func TestUpgrade_Replicas(t *testing.T) {
 			if code, text := now[n].wait(t); code != 0 {
 				t.Errorf("upgrade %d: replica %d ended with %d: %s", i, n, code, text)
 			}
-			now[n] = begin(n, i+1)
+			replace(n, i+1)
 		}
 	}
 	l.await(t, requests)

@@ -37,6 +37,9 @@ func versionOf(n int) func(*exec.Cmd) {
 	}
 }
 
+// probeFailures is how often a probe must fail in turn before a replica gets no more requests.
+const probeFailures = 3
+
 // replicas are servers behind a balancer that asks each whether it is ready, and sends nothing to those that are not.
 type replicas struct {
 	sync.Mutex
@@ -64,18 +67,21 @@ func (r *replicas) has(s *running) bool {
 // probe asks a server whether it is ready until its context ends.
 func (r *replicas) probe(ctx context.Context, s *running, every time.Duration) {
 	client := &http.Client{Timeout: time.Second / 2}
-	for ctx.Err() == nil {
+	for failures := probeFailures; ctx.Err() == nil; {
+		failures++
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.admin+"/readyz", http.NoBody)
-		ready := false
 		if err == nil {
 			resp, err := client.Do(req)
-			if ready = err == nil && resp.StatusCode == http.StatusOK; err == nil {
+			if err == nil && resp.StatusCode == http.StatusOK {
+				failures = 0
+			}
+			if err == nil {
 				_ = resp.Body.Close()
 			}
 		}
 		r.Lock()
 		r.ready = slices.DeleteFunc(r.ready, func(one *running) bool { return one == s })
-		if ready {
+		if failures < probeFailures {
 			r.ready = append(r.ready, s)
 		}
 		r.Unlock()

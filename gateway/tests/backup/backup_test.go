@@ -181,7 +181,12 @@ func (s *site) backUp(t *testing.T, change func(*control.BackupRequest)) *backup
 	if change != nil {
 		change(&in)
 	}
-	m, err := control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", in)
+	var m *backup.Manifest
+	var err error
+	fixture.Await(t, "that the gateway makes no backup by itself", func() bool {
+		m, err = control.Call[*backup.Manifest](t.Context(), s.Commands, "backup", in)
+		return err == nil || !strings.Contains(err.Error(), backup.ErrBusy.Error())
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,22 +24,32 @@ const (
 	backupHold  = time.Minute // how long others wait for a replica that was killed
 )
 
-// backUp writes a backup of the installation to a place. In that of the settings their recipient is the default, and the
-// backups remain that their log of changes needs. Errors: those of backup.Depot.Write.
+// backUp writes a backup of the installation to a place, and logs that it has. In the place of the settings their
+// recipient is the default, and the backups remain that their log of changes needs. Errors: those of backup.Depot.Write.
 func (s *Services) backUp(ctx context.Context, place string, o backup.Options, files bool) (m *backup.Manifest, err error) {
-	if err := s.checkPlace(place); err != nil {
+	if err := checkPlace(&s.cfg, place); err != nil {
 		return nil, err
 	}
+	src := s.backupSource(files)
 	if b := s.cfg.Backup; b.To != "" && !config.IsBucket(place) && resolved(place) == resolved(b.To) || place == b.To {
 		o.Recipient = cmp.Or(o.Recipient, b.Recipient)
 		if b.Log > 0 {
 			o.Since = s.now().Add(-b.Log)
 		}
+		if s.pages != nil {
+			src.Cut = func() uint64 { status := s.pages.Status(); return status.Cut }
+		}
 	}
-	src := s.backupSource(files)
-	if s.pages != nil && place == s.cfg.Backup.To {
-		src.Cut = func() uint64 { status := s.pages.Status(); return status.Cut }
-	}
+	defer func() {
+		switch {
+		case err != nil: // the caller says it
+		case len(m.Damaged) > 0:
+			s.log.ErrorContext(ctx, "a backup is incomplete, and older ones were kept",
+				"to", place, "backup", m.Name, "damaged", m.Damaged)
+		default:
+			s.log.InfoContext(ctx, "a backup ended", "to", place, "backup", m.Name, "bytes", m.Bytes)
+		}
+	}()
 	depot, err := openDepot(&s.cfg, place, true)
 	if err != nil {
 		return nil, err
@@ -73,11 +83,11 @@ func (s *Services) backupSource(files bool) backup.Source {
 
 // checkPlace returns an error if a folder of backups would be in a folder that the gateway uses itself, or around one:
 // the bytes of files in it could be taken for those of backups.
-func (s *Services) checkPlace(place string) error {
+func checkPlace(cfg *config.Config, place string) error {
 	if config.IsBucket(place) {
 		return nil
 	}
-	for _, folder := range s.folders() {
+	for _, folder := range folders(cfg) {
 		a, b := resolved(folder), resolved(place)
 		in, errIn := filepath.Rel(a, b)
 		around, errAround := filepath.Rel(b, a)
@@ -234,13 +244,7 @@ func (s *Services) backUpNow(ctx context.Context) error {
 	if m != nil && len(m.Notes) > 0 {
 		s.log.WarnContext(ctx, "the place of backups needs attention", "to", b.To, "notes", m.Notes)
 	}
-	switch {
-	case err == nil && len(m.Damaged) > 0:
-		s.log.ErrorContext(ctx, "a backup is incomplete, and older ones were kept",
-			"to", b.To, "backup", m.Name, "damaged", m.Damaged)
-	case err == nil:
-		s.log.InfoContext(ctx, "a backup ended", "to", b.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
-	case ctx.Err() == nil:
+	if err != nil && ctx.Err() == nil {
 		s.log.ErrorContext(ctx, "a backup failed and is tried again in ten minutes", "to", b.To, "error", err)
 	}
 	return err

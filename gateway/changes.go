@@ -20,9 +20,6 @@ const baseInterval = time.Hour
 // baseWait is the age of a log from which a backup can be completed.
 const baseWait = 3 * time.Second
 
-// clockSlack is how far the log of changes may be ahead of the clock.
-const clockSlack = 5 * time.Second
-
 // logChanges follows the changes of all SQLite files, if the settings say that they are logged in the folder of backups.
 // They are logged when it is known of which installation they are; see beginLog.
 func (s *Services) logChanges(ctx context.Context) {
@@ -30,7 +27,7 @@ func (s *Services) logChanges(ctx context.Context) {
 	if b.Log <= 0 || b.To == "" {
 		return
 	}
-	if err := s.checkPlace(b.To); err != nil {
+	if err := checkPlace(&s.cfg, b.To); err != nil {
 		s.log.ErrorContext(ctx, "changes are not logged until the next start", "folder", b.To, "error", err)
 		return
 	}
@@ -165,7 +162,7 @@ func (s *Services) examineChanges(e *examination, last time.Time) bool {
 	}
 	status := s.pages.Status()
 	switch folder := s.cfg.Backup.To; {
-	case status.Last.Sub(s.now()) > clockSlack:
+	case status.IsAhead(s.now()):
 		e.wrong("backups", "changes are logged in "+folder+" up to "+status.Last.Format(time.RFC3339)+", which is not yet",
 			"the clock is behind or was ahead: correct it; a running gateway begins the log anew and makes a backup")
 	case status.Broken.IsZero():

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -69,20 +70,40 @@ func lockFolder(folder, holder string, now time.Time) (*folderLock, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	l := &folderLock{folder: folder, lock: flock.New(filepath.Join(folder, lockFile), flock.SetPermissions(0o600))}
-	locked, err := l.lock.TryLock()
+	lock, err := tryLock(folder)
 	if err != nil {
-		return nil, fmt.Errorf("locking the data folder %s: %w", folder, err)
+		return nil, err
 	}
-	if !locked {
-		other, _ := ReadHolder(folder) // the zero Holder if unknown: it is for the message alone
-		return nil, &InUseError{Folder: folder, Holder: other}
-	}
+	l := &folderLock{folder: folder, lock: lock}
 	l.holder = Holder{What: holder, PID: os.Getpid(), Since: now.UTC().Truncate(time.Second)}
 	if err := l.write(); err != nil {
 		return nil, errors.Join(err, l.lock.Unlock())
 	}
 	return l, nil
+}
+
+func tryLock(folder string) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(folder, lockFile), flock.SetPermissions(0o600))
+	switch locked, err := lock.TryLock(); {
+	case err != nil:
+		return nil, fmt.Errorf("locking the data folder %s: %w", folder, err)
+	case !locked:
+		other, _ := ReadHolder(folder) // the zero Holder if unknown: it is for the message alone
+		return nil, &InUseError{Folder: folder, Holder: other}
+	}
+	return lock, nil
+}
+
+// checkUnused returns an *InUseError if a process uses the folder. It makes nothing in one that was never used.
+func checkUnused(folder string) error {
+	if _, err := os.Stat(filepath.Join(folder, lockFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := tryLock(folder)
+	if err != nil {
+		return err
+	}
+	return lock.Unlock()
 }
 
 // ReadHolder returns the process that last wrote that it uses the folder. It may have ended since, because only the

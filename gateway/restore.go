@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -13,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
@@ -46,8 +43,8 @@ type Restored struct {
 
 	At            *time.Time `json:"at,omitempty"`  // RestoreOptions.At
 	Organizations int        `json:"organizations"` // found in the restored control data, without erased ones
-	// Lacking are the first files and versions of each organization whose bytes the place lacks, and MoreLacking is how
-	// many more there are. They are looked for if RestoreOptions.At is set.
+	// Lacking are the first files and versions whose bytes the place lacks, and MoreLacking is how many more there are.
+	// They are looked for if RestoreOptions.At is set.
 	Lacking     []string `json:"lacking,omitempty"`
 	MoreLacking int      `json:"more_lacking,omitempty"`
 }
@@ -59,7 +56,7 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := (&Services{cfg: cfg}).checkPlace(o.From); err != nil {
+	if err := checkPlace(&cfg, o.From); err != nil {
 		return nil, fmt.Errorf("a backup is not restored into its own place: %w", err)
 	}
 	if err := checkUnused(cfg.Data); err != nil {
@@ -114,53 +111,34 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	return found, errors.Join(err, services.Close())
 }
 
+// maxLacking bounds the files and versions without bytes that a restoration names.
+const maxLacking = 100
+
 // recoverBytes copies bytes from a place that restored records name and the log of changes does not, because the process
 // was killed before it noted them, and says which bytes the place lacks.
 func (s *Services) recoverBytes(ctx context.Context, from *backup.Depot, found *Restored) error {
-	for after := ""; ; {
-		page, err := s.directory.List(ctx, after, 0)
-		if err != nil || len(page) == 0 {
+	return s.directory.Each(ctx, func(o *tenants.Organization) error {
+		if o.State == tenants.Removed {
+			return nil
+		}
+		t, err := s.directory.BySlug(ctx, o.Slug)
+		if err != nil {
 			return err
 		}
-		for i := range page {
-			if after = page[i].Slug; page[i].State == tenants.Removed {
+		if err := s.contents.Recover(ctx, t, from.FileBytes()); err != nil {
+			return err
+		}
+		d, err := s.files.Examine(ctx, t)
+		for _, file := range d.Files {
+			if len(found.Lacking) == maxLacking {
+				found.MoreLacking++
 				continue
 			}
-			t, err := s.directory.BySlug(ctx, after)
-			if err != nil {
-				return err
-			}
-			if err := s.contents.Recover(ctx, t, from.FileBytes()); err != nil {
-				return err
-			}
-			d, err := s.files.Examine(ctx, t)
-			if err != nil {
-				return err
-			}
-			for _, file := range d.Files {
-				found.Lacking = append(found.Lacking, after+": "+file)
-			}
-			found.MoreLacking += d.MoreFiles
+			found.Lacking = append(found.Lacking, o.Slug+": "+file)
 		}
-	}
-}
-
-// checkUnused returns an *InUseError if a process holds the data folder. It changes nothing.
-func checkUnused(folder string) error {
-	path := filepath.Join(folder, lockFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	lock := flock.New(path, flock.SetPermissions(0o600))
-	locked, err := lock.TryLock()
-	switch {
-	case err != nil:
-		return fmt.Errorf("the data folder: %w", err)
-	case !locked:
-		other, _ := ReadHolder(folder) // the zero Holder if unknown: it is for the message alone
-		return &InUseError{Folder: folder, Holder: other}
-	}
-	return lock.Unlock()
+		found.MoreLacking += d.MoreFiles
+		return err
+	})
 }
 
 // noteRestored writes to the log of the installation that a backup was restored. Whoever finds that a log does not
@@ -266,7 +244,7 @@ func (r *restoration) run(ctx context.Context, from *backup.Depot, m *backup.Man
 	if err := os.MkdirAll(r.cfg.Data, folderMode); err != nil {
 		return err
 	}
-	for _, folder := range s.folders() {
+	for _, folder := range folders(&s.cfg) {
 		if _, err := checkFolder(folder); err != nil {
 			return err
 		}
@@ -330,16 +308,11 @@ func (r *restoration) load(ctx context.Context, backend, dir string) (err error)
 
 // countOrganizations returns how many organizations there are, without erased ones.
 func (s *Services) countOrganizations(ctx context.Context) (n int, err error) {
-	for after := ""; ; {
-		page, err := s.directory.List(ctx, after, 0)
-		if err != nil || len(page) == 0 {
-			return n, err
+	err = s.directory.Each(ctx, func(o *tenants.Organization) error {
+		if o.State != tenants.Removed {
+			n++
 		}
-		for i := range page {
-			if page[i].State != tenants.Removed {
-				n++
-			}
-		}
-		after = page[len(page)-1].Slug
-	}
+		return nil
+	})
+	return n, err
 }

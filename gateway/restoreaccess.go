@@ -253,6 +253,7 @@ func (a *access) compareReports(ctx context.Context, r *orgRestore, now *tenants
 		case now == nil:
 		case one == nil || one.Deleted:
 			a.ended = append(a.ended, p.PID)
+			a.strict[p.ID] = reports.Report{Secure: true} // what was open to anyone needs a new link
 			a.add("report", p.Title, "deleted since: its share links")
 		case !one.CanShare():
 			a.strict[p.ID] = *one

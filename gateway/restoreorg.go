@@ -22,6 +22,7 @@ import (
 	"tenantry/internal/diskroom"
 	"tenantry/modules/files/contents"
 	"tenantry/modules/imports/bundle"
+	"tenantry/reports"
 	"tenantry/tenants"
 )
 
@@ -126,6 +127,9 @@ func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestore
 		return nil, err
 	}
 	r.told(control.Progress{Step: "reading the organization", Told: true})
+	if err := r.closeReports(ctx); err != nil {
+		return nil, err
+	}
 	src, remove, err := r.then.exported(ctx, r.was, bundle.ExportOptions{
 		SealTo: key.Public(), Files: r.m.Files != nil, SkipMissing: true,
 	}, r.dir)
@@ -150,6 +154,19 @@ func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestore
 		err = fmt.Errorf("the new organization %s is not complete (tenantry org delete %[1]s --yes --now removes it): %w", r.in.As, err)
 	}
 	return r.found, err
+}
+
+// closeReports makes all reports of the opened backup, which is a copy, need a share link: none is valid for the new
+// organization.
+func (r *orgRestore) closeReports(ctx context.Context) error {
+	all := r.then.reports.Reports.In(r.was.Workspace().BeyondQuota())
+	return all.Each(ctx, store.Filter{}, store.Either, func(p *reports.Report) error {
+		if p.Secure {
+			return nil
+		}
+		p.Secure = true
+		return all.Replace(ctx, p)
+	})
 }
 
 // inPlace restores an organization that there is, or says what that would change.

@@ -129,7 +129,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if s.telemetry, err = telemetry.Open(cfg.Telemetry, s.version, s.log); err != nil {
 		return nil, err
 	}
-	for _, folder := range s.folders() {
+	for _, folder := range folders(&s.cfg) {
 		if _, err = checkFolder(folder); err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ import (
 // reports it.
 func (s *Services) settingWarnings() []config.Warning {
 	found := slices.Clone(s.cfg.Warnings)
-	for _, folder := range s.folders() {
+	for _, folder := range folders(&s.cfg) {
 		if d, err := checkFolder(folder); err != nil {
 			found = append(found, config.Warning{
 				About: "data", Says: err.Error(), Advice: "the gateway does not start again until this is corrected",
@@ -41,14 +41,14 @@ func (s *Services) logWarning(ctx context.Context, d config.Warning) {
 }
 
 // folders returns the folders that hold data, sorted.
-func (s *Services) folders() []string {
-	all := []string{s.cfg.Data}
-	for name := range s.cfg.Backends {
-		if dir := s.cfg.BackendDir(name); !s.cfg.EngineOf(name).Shared && !slices.Contains(all, dir) {
+func folders(cfg *config.Config) []string {
+	all := []string{cfg.Data}
+	for name := range cfg.Backends {
+		if dir := cfg.BackendDir(name); !cfg.EngineOf(name).Shared && !slices.Contains(all, dir) {
 			all = append(all, dir)
 		}
 	}
-	if dir := s.cfg.FilesDir(); s.cfg.Files.Store != config.FilesS3 && !slices.Contains(all, dir) {
+	if dir := cfg.FilesDir(); cfg.Files.Store != config.FilesS3 && !slices.Contains(all, dir) {
 		all = append(all, dir)
 	}
 	slices.Sort(all)

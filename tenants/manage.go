@@ -159,7 +159,7 @@ type Home struct {
 // Homes returns the homes of all organizations by their slugs. Error: store.ErrUnavailable.
 func (d *Directory) Homes(ctx context.Context) (map[string]Home, error) {
 	all := map[string]Home{}
-	err := d.orgs.Each(ctx, store.Filter{}, store.Live, func(o *Organization) error {
+	err := d.Each(ctx, func(o *Organization) error {
 		h := Home{Moving: o.Move != nil, Arrived: o.Move != nil && o.Move.Arrived}
 		if o.State != Removed {
 			h.At = store.Home(o.OrgID, o.Place)
@@ -167,10 +167,13 @@ func (d *Directory) Homes(ctx context.Context) (map[string]Home, error) {
 		all[o.Slug] = h
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list organizations: %w", err)
-	}
-	return all, nil
+	return all, err
+}
+
+// Each calls visit with every organization as it is stored, also erased ones. Errors: store.ErrUnavailable, those of
+// visit.
+func (d *Directory) Each(ctx context.Context, visit func(*Organization) error) error {
+	return d.orgs.Each(ctx, store.Filter{}, store.Live, visit)
 }
 
 // Update changes an organization's name, features, settings, limits, request limits, providers and origins by change,

@@ -2,7 +2,6 @@ package backup
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -40,23 +39,5 @@ func (l *Log) turnBack(at time.Time) error {
 	}
 	l.state.Sequence++
 	l.state.Last, l.state.Broken = at, at
-	return nil
-}
-
-// pruneAhead removes files that were set aside longer ago than logs are kept.
-func (l *Log) pruneAhead(now time.Time) error {
-	found, err := filepath.Glob(filepath.Join(l.Folder, logFolder, "[0-9]*", "[0-9][0-9]"+aheadSuffix))
-	if err != nil {
-		return err
-	}
-	for _, path := range found {
-		if info, err := os.Stat(path); err != nil || now.Sub(info.ModTime()) < l.Keep {
-			continue
-		}
-		if err := os.Remove(path); err != nil {
-			return err
-		}
-		_ = os.Remove(filepath.Dir(path)) // if that was its last hour
-	}
 	return nil
 }

@@ -1,11 +1,8 @@
 package backup
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,9 +34,6 @@ const (
 	logSuffix    = ".pages"
 	dayLayout    = "20060102"
 	hourLayout   = "15"
-	logBlock     = 1 << 20 // bytes of pages in a record, before compression
-	logInFlight  = 1 << 20 // bytes that are collected before they are written
-	logSync      = 16 << 20
 	baseDistance = 2 * time.Second
 )
 
@@ -121,7 +115,7 @@ func OpenLog(ctx context.Context, o LogOptions) (*Log, error) {
 	if err == nil { // otherwise the first cut tells why, and begins anew if it finds something else
 		l.state = <-read
 	}
-	l.status.Cut, l.status.Last, l.status.Broken = l.state.Sequence, l.state.Last, l.state.Broken
+	l.noteState()
 	return l, nil
 }
 
@@ -190,8 +184,7 @@ func (l *Log) readState(path string) (state logState, end int64, err error) {
 	if !whole {
 		end = begin
 	}
-	err = readRecords(path, 0, false, func(r *logRecord, at int64) error {
-		l.moved.Add(1)
+	err = l.records(path, 0, false, func(r *logRecord, at int64) error {
 		switch {
 		case at > end:
 		case r.State != nil:
@@ -209,8 +202,7 @@ func (l *Log) readState(path string) (state logState, end int64, err error) {
 
 // lastCut returns where the last cut of a file, or the state that begins it, begins and ends.
 func (l *Log) lastCut(path string) (begin, end int64, err error) {
-	err = readRecords(path, 0, false, func(r *logRecord, at int64) error {
-		l.moved.Add(1)
+	err = l.records(path, 0, false, func(r *logRecord, at int64) error {
 		if r.Pages == nil {
 			begin, end = end, at
 		}
@@ -223,12 +215,19 @@ func (l *Log) lastCut(path string) (begin, end int64, err error) {
 // not what is before. Earlier cuts had been synced.
 func (l *Log) isWhole(path string, begin, end int64) (bool, error) {
 	last := int64(0)
-	err := readRecords(path, begin, true, func(_ *logRecord, at int64) error {
-		l.moved.Add(1)
+	err := l.records(path, begin, true, func(_ *logRecord, at int64) error {
 		last = at
 		return nil
 	})
 	return last >= end, err
+}
+
+// records is readRecords for a call that must not hang.
+func (l *Log) records(path string, from int64, bodies bool, do func(r *logRecord, end int64) error) error {
+	return readRecords(path, from, bodies, func(r *logRecord, end int64) error {
+		l.moved.Add(1)
+		return do(r, end)
+	})
 }
 
 // add adds a complete cut.
@@ -256,8 +255,10 @@ func (s *logState) add(c *logCut) {
 }
 
 // logHours returns the paths of the files of a log, the oldest first.
-func logHours(folder string) ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(folder, logFolder, "[0-9]*", "[0-9][0-9]"+logSuffix))
+func logHours(folder string) ([]string, error) { return hoursEndingIn(folder, logSuffix) }
+
+func hoursEndingIn(folder, suffix string) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(folder, logFolder, "[0-9]*", "[0-9][0-9]"+suffix))
 	slices.Sort(found)
 	return found, err
 }
@@ -349,7 +350,7 @@ func (l *Log) append(ctx context.Context, backend string, cut store.PageCut) err
 	l.state.add(end)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.status.Cut, l.status.Last, l.status.Broken = l.state.Sequence, l.state.Last, l.state.Broken
+	l.noteState()
 	maps.DeleteFunc(l.put, func(name string, size int64) bool { return put[name] == size })
 	l.gone = slices.Clone(l.gone[len(gone):])
 	return nil
@@ -452,19 +453,26 @@ func (l *Log) prune(ctx context.Context, now time.Time) error {
 			break
 		}
 	}
-	hours, err := logHours(l.Folder)
-	if err != nil {
-		return err
-	}
-	for _, path := range hours {
-		if beganAt(path).Add(time.Hour).Before(oldest.Add(-baseDistance)) {
-			if err := os.Remove(path); err != nil {
-				return err
-			}
-			_ = os.Remove(filepath.Dir(path)) // if that was its last hour
+	err = removeHours(l.Folder, logSuffix, func(path string) bool {
+		return beganAt(path).Add(time.Hour).Before(oldest.Add(-baseDistance))
+	})
+	return errors.Join(err, removeHours(l.Folder, aheadSuffix, func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && now.Sub(info.ModTime()) >= l.Keep
+	}))
+}
+
+// removeHours removes files of a log that are old.
+func removeHours(folder, suffix string, isOld func(path string) bool) error {
+	paths, err := hoursEndingIn(folder, suffix)
+	for _, path := range paths {
+		if err != nil || !isOld(path) {
+			continue
 		}
+		err = os.Remove(path)
+		_ = os.Remove(filepath.Dir(path)) // if that was its last hour
 	}
-	return l.pruneAhead(now)
+	return err
 }
 
 // LogStatus says how far a log is.
@@ -491,6 +499,14 @@ func (l *Log) Status() LogStatus {
 	s.Hangs = l.stuck.Load() > 0
 	return s
 }
+
+// noteState makes the state that of the status. The caller holds l.mu and the turn.
+func (l *Log) noteState() {
+	l.status.Cut, l.status.Last, l.status.Broken = l.state.Sequence, l.state.Last, l.state.Broken
+}
+
+// IsAhead reports whether the log is ahead of the clock, so that what it has of the last seconds cannot be restored.
+func (s *LogStatus) IsAhead(now time.Time) bool { return s.Last.Sub(now) > clockSlack }
 
 // NeedsBase reports whether a backup that began at a time is too old to be completed from the log.
 func (s *LogStatus) NeedsBase(began time.Time) bool {
@@ -533,85 +549,4 @@ func loggedObjects(folder string) (all map[string]object, isLogged bool, err err
 		}
 	}
 	return all, len(hours) > 0, err
-}
-
-// recordWriter writes the records of a cut.
-type recordWriter struct {
-	to   *os.File
-	at   int64 // where the next bytes go
-	pack *zstd.Encoder
-	sync func(*os.File) error
-	// moved grows when something was written. No sync is for more than logSync bytes, so that each ends soon.
-	moved    *atomic.Int64
-	unsynced int
-	out      bytes.Buffer
-	err      error
-}
-
-// file writes the pages of a file.
-func (w *recordWriter) file(ctx context.Context, backend string, f store.FileCut) error {
-	head := &logRecord{Pages: &logPages{Backend: backend, File: f.File, Kind: f.Kind, Size: f.PageSize, Count: f.Pages}}
-	if f.Changed == 0 {
-		w.record(head, nil)
-		return w.err
-	}
-	var block []byte
-	var packed []byte
-	written := 0
-	for number, page := range f.Read {
-		block = append(binary.BigEndian.AppendUint32(block, number), page...)
-		if written++; len(block) < logBlock && written < f.Changed {
-			continue
-		}
-		if err := ctx.Err(); err != nil { // then the engine may have overwritten the pages
-			return err
-		}
-		packed = w.pack.EncodeAll(block, packed[:0])
-		w.record(head, packed)
-		head.Pages.Kind = store.CutChanged // the rest of a new file does not begin it again
-		block = block[:0]
-	}
-	if err := errors.Join(f.Err(), w.err); err != nil || written != f.Changed {
-		return fmt.Errorf("%s: %d of %d pages: %w", f.File, written, f.Changed, err)
-	}
-	return nil
-}
-
-// record writes one record.
-func (w *recordWriter) record(r *logRecord, body []byte) {
-	head, err := json.Marshal(r)
-	if err != nil {
-		w.err = errors.Join(w.err, err)
-		return
-	}
-	w.out.Write(recordHeader(head, body))
-	w.out.Write(head)
-	w.out.Write(body)
-	if w.out.Len() > logInFlight {
-		_ = w.flush()
-	}
-}
-
-func (w *recordWriter) flush() error {
-	if w.err == nil && w.out.Len() > 0 {
-		var n int
-		n, w.err = w.to.WriteAt(w.out.Bytes(), w.at)
-		w.at += int64(n)
-		w.unsynced += n
-		w.out.Reset()
-		w.moved.Add(1)
-	}
-	if w.err == nil && w.unsynced > logSync {
-		w.err, w.unsynced = w.sync(w.to), 0
-		w.moved.Add(1)
-	}
-	return w.err
-}
-
-// finish writes and syncs what remains.
-func (w *recordWriter) finish() error {
-	if w.flush() == nil {
-		w.err = w.sync(w.to)
-	}
-	return w.err
 }

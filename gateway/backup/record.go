@@ -2,6 +2,8 @@ package backup
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -9,7 +11,10 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"tenantry/backends/store"
 )
@@ -20,6 +25,9 @@ const (
 	recordHeaderSize = 16
 	maxRecordHead    = 64 << 20
 	maxRecordBody    = 2 * logBlock
+	logBlock         = 1 << 20  // bytes of pages in a record, before compression
+	logInFlight      = 1 << 20  // bytes that are collected before they are written
+	logSync          = 16 << 20 // bytes that are written before they are synced
 )
 
 // logRecord has one of its parts.
@@ -127,4 +135,85 @@ func unlessShort(err error) error {
 		return nil
 	}
 	return err
+}
+
+// recordWriter writes the records of a cut.
+type recordWriter struct {
+	to   *os.File
+	at   int64 // where the next bytes go
+	pack *zstd.Encoder
+	sync func(*os.File) error
+	// moved grows when something was written. No sync is for more than logSync bytes, so that each ends soon.
+	moved    *atomic.Int64
+	unsynced int
+	out      bytes.Buffer
+	err      error
+}
+
+// file writes the pages of a file.
+func (w *recordWriter) file(ctx context.Context, backend string, f store.FileCut) error {
+	head := &logRecord{Pages: &logPages{Backend: backend, File: f.File, Kind: f.Kind, Size: f.PageSize, Count: f.Pages}}
+	if f.Changed == 0 {
+		w.record(head, nil)
+		return w.err
+	}
+	var block []byte
+	var packed []byte
+	written := 0
+	for number, page := range f.Read {
+		block = append(binary.BigEndian.AppendUint32(block, number), page...)
+		if written++; len(block) < logBlock && written < f.Changed {
+			continue
+		}
+		if err := ctx.Err(); err != nil { // then the engine may have overwritten the pages
+			return err
+		}
+		packed = w.pack.EncodeAll(block, packed[:0])
+		w.record(head, packed)
+		head.Pages.Kind = store.CutChanged // the rest of a new file does not begin it again
+		block = block[:0]
+	}
+	if err := errors.Join(f.Err(), w.err); err != nil || written != f.Changed {
+		return fmt.Errorf("%s: %d of %d pages: %w", f.File, written, f.Changed, err)
+	}
+	return nil
+}
+
+// record writes one record.
+func (w *recordWriter) record(r *logRecord, body []byte) {
+	head, err := json.Marshal(r)
+	if err != nil {
+		w.err = errors.Join(w.err, err)
+		return
+	}
+	w.out.Write(recordHeader(head, body))
+	w.out.Write(head)
+	w.out.Write(body)
+	if w.out.Len() > logInFlight {
+		_ = w.flush()
+	}
+}
+
+func (w *recordWriter) flush() error {
+	if w.err == nil && w.out.Len() > 0 {
+		var n int
+		n, w.err = w.to.WriteAt(w.out.Bytes(), w.at)
+		w.at += int64(n)
+		w.unsynced += n
+		w.out.Reset()
+		w.moved.Add(1)
+	}
+	if w.err == nil && w.unsynced > logSync {
+		w.err, w.unsynced = w.sync(w.to), 0
+		w.moved.Add(1)
+	}
+	return w.err
+}
+
+// finish writes and syncs what remains.
+func (w *recordWriter) finish() error {
+	if w.flush() == nil {
+		w.err = w.sync(w.to)
+	}
+	return w.err
 }

@@ -36,8 +36,12 @@ func TestBackupAndRestore(t *testing.T) {
 				refused("backup.s3.endpoint", args...)
 			}
 			refused("by its path", "restore", "--from", "file:///backups", "--data", other)
-			refused("2026-11-27T15:45:07Z", "restore", "--from", place, "--data", other, "--at", "")
-			refused("2026-11-27T15:45:07Z", "org", "restore", "acme", "--from", place, "--data", dir, "--at", "")
+			for _, flag := range []string{"--at", "--backup"} {
+				refused(flag+" is empty", "restore", "--from", place, "--data", other, flag, "")
+				refused(flag+" is empty", "org", "restore", "acme", "--from", place, "--data", dir, flag, "")
+			}
+			refused("2026-11-27T15:45:07Z", "restore", "--from", place, "--data", other, "--at", "noon")
+			refused("2026-11-27T15:45:07Z", "org", "restore", "acme", "--from", place, "--data", dir, "--at", "noon")
 			must("no keyring", "backup --data "+dir+" --to "+place)
 			refused("keyring", "restore", "--from", place, "--data", other)
 			refused("has no log of changes", "restore", "--from", place, "--data", other, "--at", "2026-11-27T15:45:07Z")

@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"tenantry/gateway/backup"
 	"tenantry/gateway/control"
 	"tenantry/internal/declare"
 	"tenantry/tenants"
@@ -96,14 +95,6 @@ func (p *program) command(c *control.Command, siblings []control.Command) *cobra
 		case err != nil:
 		case row.Name == "import":
 			err = checkImport(args[0], in)
-		case row.Name == "backup":
-			in["to"], err = backupPlace("--to", l.Flag("to").Value.String())
-		case row.Name == "org.restore":
-			if in["from"], err = backupPlace("--from", l.Flag("from").Value.String()); err == nil && l.Flag("at").Changed {
-				if _, err = backup.ParseMoment(l.Flag("at").Value.String()); err != nil {
-					err = fmt.Errorf("--at: %w", err)
-				}
-			}
 		}
 		if err != nil {
 			return err
@@ -301,6 +292,9 @@ func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
 		return text == "true", nil
 	case "int":
 		return json.Number(text), nil
+	}
+	if what, _ := pflag.UnquoteUsage(flag); what == "place" {
+		return backupPlace("--"+f.Flag, text)
 	}
 	return text, nil
 }

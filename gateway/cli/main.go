@@ -123,12 +123,12 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// checkNames refuses an empty name of a file, folder or place, which a variable that is not set leaves: it would be
-// taken as if the flag was not given.
+// checkNames refuses an empty name of a file, folder, place, backup or second, which a variable that is not set leaves:
+// it would be taken as if the flag was not given.
 func checkNames(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		what, _ := pflag.UnquoteUsage(f)
-		if f.Value.String() == "" && slices.Contains([]string{"file", "folder", "place"}, what) && err == nil {
+		if f.Value.String() == "" && slices.Contains([]string{"file", "folder", "place", "backup", "second"}, what) && err == nil {
 			err = usagef("--%s is empty: name a %s", f.Name, what)
 		}
 	})

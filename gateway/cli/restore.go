@@ -90,7 +90,7 @@ func (p *program) restoreCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.From, "from", "", "the `place` of backups: a folder, or s3://bucket/prefix on the server of backup.s3")
-	flags.StringVar(&o.Name, "backup", "", "the `name` of a backup in it (default: the newest)")
+	flags.StringVar(&o.Name, "backup", "", "the `backup` in it, by its name (default: the newest)")
 	flags.StringVar(&at, "at", "", "the `second` of the state, such as 2026-11-27T15:45:07Z: the backup is completed from the log of changes")
 	flags.StringVar(&identity, "identity", "", "the `file` with the age identity that opens the keyring of the backup")
 	flags.BoolVar(&withoutFiles, "without-files", false, "leave out the bytes of files")
@@ -104,7 +104,7 @@ func (p *program) restoreCommand() *cobra.Command {
 		if o.From, err = backupPlace("--from", o.From); err != nil {
 			return err
 		}
-		if cmd.Flags().Changed("at") {
+		if at != "" {
 			if o.At, err = backup.ParseMoment(at); err != nil {
 				return fmt.Errorf("--at: %w", err)
 			}

@@ -56,13 +56,7 @@ func (s *Server) backUp(ctx context.Context, c *call, in BackupRequest) (*backup
 		},
 	}, !in.WithoutFiles)
 	if err != nil {
-		s.Log.WarnContext(ctx, "a backup ended", "to", in.To, "ok", false, "error", err)
 		return nil, err
-	}
-	if len(m.Damaged) > 0 {
-		s.Log.ErrorContext(ctx, "a backup is incomplete, and older ones were kept", "to", in.To, "backup", m.Name, "damaged", m.Damaged)
-	} else {
-		s.Log.InfoContext(ctx, "a backup ended", "to", in.To, "ok", true, "backup", m.Name, "bytes", m.Bytes)
 	}
 	c.Note("backup", m.Name)
 	c.Note("to", in.To)

@@ -22,7 +22,7 @@ const (
 type OrganizationRestore struct {
 	Slug   string `json:"slug" arg:"the organization's slug, as it is in the backup"`
 	From   string `json:"from" doc:"the <place> of backups: a folder, or s3://bucket/prefix on the server of backup.s3"`
-	Backup string `json:"backup,omitempty" doc:"the <name> of a backup in it (default: the newest)"`
+	Backup string `json:"backup,omitempty" doc:"the <backup> in it, by its name (default: the newest)"`
 	At     string `json:"at,omitempty" doc:"the <second> of the state, such as 2026-11-27T15:45:07Z: the backup is completed from the log of changes"`
 	As     string `json:"as,omitempty" doc:"make a new organization with this <slug> of it, beside the living one"`
 	Access string `json:"access,omitempty" rule:"enum=now|then" without:"as" doc:"<whose> keys, people and share links it has afterwards: now, those of now (default), or then, those of the backup (default, and all there is, if it was erased)"`

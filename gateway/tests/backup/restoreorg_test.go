@@ -196,16 +196,25 @@ func TestRestoreOrganization_Reports(t *testing.T) {
 	d := newDoors(t, s)
 	as := fixture.As(d.o, gatewaytest.WithKey(d.key))
 	open := as.Create(t, "/api/custom-reports", `{"pid":"openreportofbackup","title":"Open","class":"Contacts","query":{},"secure":false}`)
+	gone := as.Create(t, "/api/custom-reports", `{"pid":"deletedopenreport","title":"Gone","class":"Contacts","query":{},"secure":false}`)
 	s.backUp(t, nil)
+	as.Want(t, http.MethodDelete, "/api/custom-reports/"+gone+"?purge=true", "", 200, "")
 	as.Want(t, http.MethodDelete, "/api/custom-reports/"+d.report, "", 200, "") // into the trash
 	as.Want(t, http.MethodPut, "/api/custom-reports/"+open, `{"secure":true}`, 200, "")
 	if _, err := s.restoreOrg(t, confirmed); err != nil {
 		t.Fatal(err)
 	}
 	as.Want(t, http.MethodGet, "/api/custom-reports/"+d.report, "", 200, "")
-	for _, path := range []string{reportPID + "?token=" + d.share, "openreportofbackup"} {
-		if a := d.o.Get(t, "", fixture.SharedPath+path); a.Code == http.StatusOK {
-			t.Errorf("%s is open", path)
+	beside, err := s.restoreOrg(t, func(in *control.OrganizationRestore) { in.As = "acme-then" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := &gatewaytest.Org{Gateway: s.Gateway, Slug: beside.Slug, Host: beside.Slug + ".example.com"}
+	for _, path := range []string{reportPID + "?token=" + d.share, "openreportofbackup", "deletedopenreport"} {
+		for _, o := range []*gatewaytest.Org{d.o, then} {
+			if a := o.Get(t, "", fixture.SharedPath+path); a.Code == http.StatusOK {
+				t.Errorf("%s of %s is open", path, o.Slug)
+			}
 		}
 	}
 }

@@ -46,6 +46,8 @@ func TestBackup_OfMovedOrganization(t *testing.T) {
 		// The copies of apart are made before those of default, so that the organization is in none of them at first.
 		moves := 0
 		src := s.backupSource(false)
+		tries := uint64(0)
+		src.Cut = func() uint64 { tries++; return tries }
 		src.Archive = func(ctx context.Context, backend string, o store.Archiving) ([]store.Archived, error) {
 			if backend == "default" && moves < times {
 				moves++
@@ -78,7 +80,7 @@ func TestBackup_OfMovedOrganization(t *testing.T) {
 			has := slices.ContainsFunc(m.Databases, func(d backup.Database) bool {
 				return d.Backend+"/"+d.File == wants && d.Documents > 0
 			})
-			if !has || len(m.Damaged) > 0 {
+			if !has || len(m.Damaged) > 0 || m.Cut != tries {
 				t.Errorf("moved %d times: got %+v, want documents in %s", times, m, wants)
 			}
 		}

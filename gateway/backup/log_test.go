@@ -29,11 +29,12 @@ func TestSpans(t *testing.T) {
 	for what, test := range map[string]struct {
 		cuts []logCut
 		want []span
-		cut  uint64 // of the backup
+		cut  uint64 // of the backup; 0: 1
+		none bool   // the backup has no number
 		now  time.Time
 	}{
 		"changes":               {cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 19)}, want: []span{{second(13), second(20)}}},
-		"too young":             {cuts: []logCut{cut(1, 9, 7), cut(2, 20, 19)}, want: nil},
+		"no number":             {cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 19)}, none: true, want: nil},
 		"an end before":         {cuts: []logCut{cut(1, 8, 7), cut(2, 12, 11, changed)}, want: nil},
 		"a late cut":            {cuts: []logCut{cut(1, 8, 7), cut(2, 14, 13, changed), cut(3, 20, 16, changed)}, want: []span{{second(13), second(16)}, {second(20), second(20)}}},
 		"a late cut of nothing": {cuts: []logCut{cut(1, 8, 7), cut(2, 20, 8)}, want: []span{{second(13), second(20)}}},
@@ -64,7 +65,9 @@ func TestSpans(t *testing.T) {
 		},
 	} {
 		m := m
-		m.Cut = test.cut
+		if m.Cut = max(test.cut, 1); test.none {
+			m.Cut = 0
+		}
 		if found, why := (&logIndex{cuts: test.cuts, now: test.now}).spans(&m); !slices.Equal(found, test.want) || why == "" {
 			t.Errorf("%s: got %v (%s), want %v", what, found, why, test.want)
 		}

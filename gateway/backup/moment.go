@@ -79,19 +79,12 @@ func (s span) String() string {
 
 // start returns the index of the last cut that a backup has all of; -1: there is none.
 func (x *logIndex) start(m *Manifest) int {
-	from := m.Began.Add(-baseDistance)
-	start := -1
-	for i := range x.cuts {
-		c := &x.cuts[i]
-		switch {
-		case m.Cut > 0 && c.Sequence == m.Cut && !c.At.After(m.Began.Add(clockSlack)), m.Cut == 0 && !c.At.After(from):
-			start = i
-		}
+	if m.Cut == 0 { // its time says nothing: the clock may have been ahead
+		return -1
 	}
-	if m.Cut == 0 && slices.ContainsFunc(x.cuts[:start+1], func(c logCut) bool { return c.At.After(from) }) {
-		return -1 // the clock was ahead at times, and nobody knows whether it was when the backup was made
-	}
-	return start
+	return slices.IndexFunc(x.cuts, func(c logCut) bool {
+		return c.Sequence == m.Cut && !c.At.After(m.Began.Add(clockSlack))
+	})
 }
 
 // chain returns the index after the last cut that continues another one, and why there is no later one. Cuts that were

@@ -54,7 +54,8 @@ type Manifest struct {
 	Installation string    `json:"installation"`
 	Began        time.Time `json:"began"`
 	Ended        time.Time `json:"ended"`
-	// Cut is the number of the last cut in the log of changes when the backup began: it has all of that. 0: it is not known.
+	// Cut is the number of the last cut in the log of changes when the backup began: it has all of that. 0: it is not known,
+	// and the backup is not completed from the log.
 	Cut           uint64     `json:"cut,omitempty"`
 	Databases     []Database `json:"databases"`
 	Organizations int        `json:"organizations"` // workspaces in the databases, without the control data

@@ -43,7 +43,7 @@ type Source struct {
 	// Keyring is the path of the keyring.
 	Keyring string
 	Now     func() time.Time
-	// Cut returns the number of the last cut in the log of changes of the place; nil: it is not known.
+	// Cut returns the number of the last cut in the log of changes of the place; nil: there is none, or it is not known.
 	Cut func() uint64
 }
 
@@ -101,9 +101,6 @@ func (d *Depot) Write(ctx context.Context, src Source, o Options) (m *Manifest, 
 	w := &writer{Source: src, Options: o, Depot: d, m: src.begun(began.Format(nameLayout), began)}
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
-	}
-	if src.Cut != nil {
-		w.m.Cut = src.Cut()
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.staging)) }()
 	for _, step := range []func(context.Context) error{
@@ -222,6 +219,9 @@ func (w *writer) databases(ctx context.Context) error {
 
 // copyDatabases is databases without tries. It returns the organizations that have got another home meanwhile.
 func (w *writer) copyDatabases(ctx context.Context) (moved []string, err error) {
+	if w.Cut != nil {
+		w.m.Cut = w.Cut()
+	}
 	before, err := w.Homes(ctx)
 	if err != nil {
 		return nil, err

@@ -42,6 +42,9 @@ func openPair(t *testing.T) *Services {
 func TestBackup_OfMovedOrganization(t *testing.T) {
 	t.Parallel()
 	s := openPair(t)
+	if err := s.reports.Revocations.In(newAcme(t, s).Workspace()).Insert(t.Context(), &reports.Revocation{PID: "a"}); err != nil {
+		t.Fatal(err)
+	}
 	for times, wants := range []string{"default/org-1.db", "apart/org-1.db", "apart/org-1.db", ""} {
 		// The copies of apart are made before those of default, so that the organization is in none of them at first.
 		moves := 0
@@ -54,15 +57,6 @@ func TestBackup_OfMovedOrganization(t *testing.T) {
 				move(t, s, "acme")
 			}
 			return s.archive(ctx, backend, o)
-		}
-		if times == 0 {
-			acme, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
-			if err == nil {
-				err = s.reports.Revocations.In(acme.Workspace()).Insert(t.Context(), &reports.Revocation{PID: "a"})
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
 		}
 		depot, err := backup.Folder(t.TempDir(), true)
 		if err != nil {
@@ -107,10 +101,8 @@ func move(t *testing.T, s *Services, slug string) {
 func TestImport_WhileRestored(t *testing.T) {
 	t.Parallel()
 	s := openPair(t)
-	acme, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	acme := newAcme(t, s)
+	var err error
 	for name, c := range map[string]struct {
 		meanwhile func()
 		want      error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -76,6 +77,7 @@ type doors struct {
 	session        *http.Cookie // of a person who is suspended
 	stays          *http.Cookie // of one who is not
 	report         string
+	invitation     string // token of the link of a person who has no password yet
 }
 
 func newDoors(t *testing.T, s *site) *doors {
@@ -89,6 +91,10 @@ func newDoors(t *testing.T, s *site) *doors {
 	_, d.stays = o.Person(t, "eve@example.com", func(n *control.NewUser) {
 		n.Permissions = fixture.PermissionNames(tenants.AllPermissions())
 	})
+	guest := command[control.User](t, s.Gateway, "user.create", control.NewUser{Org: o.Slug, UserFields: control.UserFields{
+		Name: "Guest", Email: "guest@example.com",
+	}})
+	_, d.invitation, _ = strings.Cut(guest.Link, "#")
 	as := fixture.As(o, gatewaytest.WithKey(key))
 	as.Create(t, "/api/custom-reports", `{"pid":"`+reportPID+`","title":"Contacts","class":"Contacts","query":{}}`)
 	d.report = o.Get(t, key, "/api/custom-reports").Field("results").([]any)[0].(map[string]any)["id"].(string)
@@ -132,6 +138,14 @@ func (d *doors) want(t *testing.T, what string, open bool) {
 	}
 	if a := d.o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(d.session)); a.Code == http.StatusOK {
 		t.Errorf("%s: a session of the backup is open", what)
+	}
+	if open {
+		a := d.o.Do(t, http.MethodPost, "/auth/password", gatewaytest.JSON(map[string]string{
+			"token": d.invitation, "password": "correct horse battery staple",
+		}))
+		if d.invitation == "" || a.Code == http.StatusOK {
+			t.Errorf("%s: a link of the backup to choose a password is open", what)
+		}
 	}
 	d.o.Get(t, d.key, "/api/contacts") // the key that nobody revoked
 }
@@ -320,6 +334,50 @@ func TestRestoreOrganization_AtOnce(t *testing.T) {
 	}
 	if a := birch.Get(t, birchKey, "/api/contacts?per_page=1"); fmt.Sprint(a.Field("count")) != strconv.Itoa(neighbour+1) || neighbour == 0 || written == 0 {
 		t.Errorf("got %s, want the %d contacts of the neighbour; %d of acme meanwhile", a.Body, neighbour+1, written)
+	}
+}
+
+// TestRestoreOrganization_Uploads: an upload under way goes on as it is now, and does not come back with an organization
+// that was erased, because its bytes do not.
+func TestRestoreOrganization_Uploads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, gatewaytest.SharedFiles, quickly)
+	acme, key := s.organization(t, "acme")
+	tus := func(method, path, body string, headers ...string) *gatewaytest.Answer {
+		t.Helper()
+		all := []gatewaytest.Request{gatewaytest.WithKey(key), gatewaytest.Header("Tus-Resumable", "1.0.0")}
+		for i := 0; i < len(headers); i += 2 {
+			all = append(all, gatewaytest.Header(headers[i], headers[i+1]))
+		}
+		if body != "" {
+			all = append(all, gatewaytest.Body("application/offset+octet-stream", body))
+		}
+		return acme.Do(t, method, path, all...)
+	}
+	begun := tus(http.MethodPost, "/api/files/tus", "", "Upload-Length", "15", "Upload-Metadata", "filename YS5iaW4=")
+	at, err := url.Parse(begun.Header.Get("Location"))
+	if err != nil || begun.Code != http.StatusCreated {
+		t.Fatalf("got %d %s %v, want an upload", begun.Code, begun.Text(), err)
+	}
+	send := func(offset, body string) {
+		t.Helper()
+		if a := tus(http.MethodPatch, at.Path, body, "Upload-Offset", offset); a.Code != http.StatusNoContent {
+			t.Fatalf("at %s: got %d %s, want 204", offset, a.Code, a.Text())
+		}
+	}
+	send("0", "01234")
+	s.backUp(t, nil)
+	send("5", "56789")
+	if _, err := s.restoreOrg(t, confirmed); err != nil {
+		t.Fatal(err)
+	}
+	send("10", "abcde")
+	command[control.Certificate](t, s.Gateway, "org.delete", control.Deletion{Slug: "acme", Now: true})
+	if _, err := s.restoreOrg(t, confirmed); err != nil {
+		t.Fatal(err)
+	}
+	if a := tus(http.MethodHead, at.Path, ""); a.Code != http.StatusNotFound {
+		t.Errorf("after it was erased: got %d, want 404", a.Code)
 	}
 }
 

@@ -24,18 +24,20 @@ type Copied struct {
 	Workspaces []string
 	// Damaged says by workspace which documents cannot be read. The copy lacks these, and may lack others of their kind.
 	Damaged map[string]string
-	// Unsettled are the workspaces that changed until the last pass over them.
+	// Unsettled are the workspaces that changed until the last pass over them, or were created while the control workspace
+	// was copied for the last time.
 	Unsettled []string
 }
 
-// copyPasses bounds the pairs of passes over a workspace until both sides are equal.
+// copyPasses bounds the pairs of passes over a workspace until both sides are equal, and the copies of the control
+// workspace until no organization is created meanwhile.
 const copyPasses = 3
 
 // CopyTo makes the workspaces of a backend the same on another engine, which nobody else uses, while they are in use. The
-// control workspace is copied last, if the backend has it, and lacks no organization that the copy of the control data
-// names. A workspace is copied as it is at one moment if the engine can read so, and otherwise in passes until nothing
-// changes between two of them. Errors: ErrForeign if the engine has a workspace of another owner, ErrUnavailable, the
-// context's own.
+// control workspace, if the backend has it, is copied after those of organizations, because it has the keys of their
+// encrypted values, and again if organizations were created meanwhile. A workspace is copied as it is at one moment if
+// the engine can read so, and otherwise in passes until nothing changes between two of them. Errors: ErrForeign if the
+// engine has a workspace of another owner, ErrUnavailable, the context's own.
 func (s *Store) CopyTo(ctx context.Context, backend string, to Engine, o CopyOptions) (*Copied, error) {
 	if o.Told == nil {
 		o.Told = func(string, int64) {}
@@ -45,18 +47,21 @@ func (s *Store) CopyTo(ctx context.Context, backend string, to Engine, o CopyOpt
 		return nil, err
 	}
 	c := &copier{CopyOptions: o, store: s, engine: engine, backend: backend, to: to, found: Copied{Damaged: map[string]string{}}}
-	if err := c.organizations(ctx); err != nil {
-		return nil, err
-	}
-	if backend == s.controlAt {
-		if err := c.control(ctx); err != nil {
-			return nil, err
+	late, err := c.organizations(ctx)
+	for try := 1; err == nil && backend == s.controlAt; try++ {
+		if err = c.control(ctx); err == nil {
+			late, err = c.organizations(ctx) // those that were created meanwhile
 		}
-		if err := c.organizations(ctx); err != nil { // those that were created meanwhile
-			return nil, err
+		if err != nil || len(late) == 0 {
+			break
+		}
+		if try == copyPasses {
+			c.found.Unsettled = append(c.found.Unsettled, late...)
+			err = c.counters(ctx, s.controlOpening()) // the copy must not give their numbers again
+			break
 		}
 	}
-	return &c.found, nil
+	return &c.found, err
 }
 
 // copier is a call of CopyTo.
@@ -70,12 +75,12 @@ type copier struct {
 	found   Copied
 }
 
-// organizations copies the workspaces of organizations that have no copy, and removes the copies of those that were
-// removed.
-func (c *copier) organizations(ctx context.Context) error {
+// organizations copies the workspaces of organizations that have no copy, returns their names, and removes the copies of
+// those that were removed.
+func (c *copier) organizations(ctx context.Context) (copied []string, err error) {
 	names, err := c.engine.Residents(ctx)
 	if err != nil {
-		return fmt.Errorf("listing the workspaces of backend %s: %w", c.backend, err)
+		return nil, fmt.Errorf("listing the workspaces of backend %s: %w", c.backend, err)
 	}
 	for _, name := range names {
 		if !ofOrganization(name) || slices.Contains(c.found.Workspaces, name) {
@@ -83,10 +88,11 @@ func (c *copier) organizations(ctx context.Context) error {
 		}
 		r, err := c.engine.Resident(ctx, name)
 		if err == nil && r.Owner != "" { // without an owner it is being made, or removed
+			copied = append(copied, name)
 			err = c.workspace(ctx, c.store.opening(name, r.Owner), c.store.kinds)
 		}
 		if err != nil {
-			return fmt.Errorf("copying workspace %s of backend %s: %w", name, c.backend, err)
+			return nil, fmt.Errorf("copying workspace %s of backend %s: %w", name, c.backend, err)
 		}
 	}
 	for _, name := range slices.Clone(c.found.Workspaces) {
@@ -98,18 +104,18 @@ func (c *copier) organizations(ctx context.Context) error {
 			err = c.to.Remove(ctx, name, r.Owner)
 		}
 		if err != nil {
-			return fmt.Errorf("removing the copy of workspace %s: %w", name, err)
+			return nil, fmt.Errorf("removing the copy of workspace %s: %w", name, err)
 		}
 		c.found.Workspaces = slices.DeleteFunc(c.found.Workspaces, func(one string) bool { return one == name })
 	}
-	return nil
+	return copied, nil
 }
 
 // control copies the control workspace with its counters.
 func (c *copier) control(ctx context.Context) error {
 	kinds := slices.Clone(c.store.controlKinds)
 	slices.SortStableFunc(kinds, func(a, b *Spec) int { return slices.Index(c.Last, a.Name) - slices.Index(c.Last, b.Name) })
-	opening := driver.Opening{Workspace: controlName, Collections: c.store.control, Apart: true}
+	opening := c.store.controlOpening()
 	if err := c.counters(ctx, opening); err != nil {
 		return fmt.Errorf("copying the counters of the control data: %w", err)
 	}
@@ -117,6 +123,10 @@ func (c *copier) control(ctx context.Context) error {
 		return fmt.Errorf("copying the control data of backend %s: %w", c.backend, err)
 	}
 	return c.counters(ctx, opening) // numbers that were given meanwhile
+}
+
+func (s *Store) controlOpening() driver.Opening {
+	return driver.Opening{Workspace: controlName, Collections: s.control, Apart: true}
 }
 
 // counters raises the counters of the copy.
@@ -175,7 +185,9 @@ func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec)
 			return err
 		}
 	}
-	c.found.Workspaces = append(c.found.Workspaces, o.Workspace)
+	if !slices.Contains(c.found.Workspaces, o.Workspace) {
+		c.found.Workspaces = append(c.found.Workspaces, o.Workspace)
+	}
 	return nil
 }
 

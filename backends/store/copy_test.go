@@ -101,6 +101,59 @@ func TestCopyTo(t *testing.T) {
 	})
 }
 
+// TestCopyTo_WhileCreated: the copy of the control workspace has what was stored there before an organization stored
+// something, although the organization was created while the control workspace was copied.
+func TestCopyTo_WhileCreated(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, open opener) {
+		t.Helper()
+		const owner = "an installation/an organization"
+		for _, always := range []bool{false, true} {
+			f := setup(t, open)
+			to, err := sqlite.Open(t.Context(), sqlite.Options{Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = to.Close() })
+			const before = 9
+			number, keyed := int64(before), int64(before)
+			copied, err := f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{Told: func(workspace string, _ int64) {
+				late := fmt.Sprint("org-", number)
+				switch {
+				case workspace == "control" && keyed == number && (always || number == before):
+					number++
+					n, err := f.control.Counter(t.Context(), "organizations", 0, number)
+					if err != nil || n != number {
+						t.Errorf("got %d %v", n, err)
+					}
+					insert(t, f.items.In(organization(t, f, number, owner)), &item{Name: "sealed", Code: "c"})
+				case workspace == late && keyed < number: // its key is stored, and what is sealed with it
+					keyed = number
+					insert(t, f.orgs.In(f.control), &org{Slug: "key-of-" + late})
+					insert(t, f.items.In(organization(t, f, number, owner)), &item{Name: "sealed", Code: "d"})
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := setupOn(t, to, nil)
+			found, err := there.orgs.In(there.control).Find(t.Context(), store.Query{})
+			switch {
+			case err != nil || keyed == before:
+				t.Errorf("got %v and no key stored meanwhile", err)
+			case always:
+				if !slices.Contains(copied.Unsettled, fmt.Sprint("org-", number)) {
+					t.Errorf("always created: got %+v, want the last one named as unsettled", copied)
+				}
+			case len(copied.Unsettled) > 0 || !slices.ContainsFunc(found, func(o org) bool { return o.Slug == "key-of-org-10" }):
+				t.Errorf("got %+v of %+v, want the key of organization 10", found, copied)
+			}
+			if n, err := there.control.Counter(t.Context(), "organizations", 0, 0); err != nil || n != number {
+				t.Errorf("got %d %v, want the number of the last organization, %d", n, err, number)
+			}
+		}
+	})
+}
+
 func organization(t *testing.T, f *fixture, org int64, owner string) *store.Workspace {
 	t.Helper()
 	ws, err := f.At(t.Context(), org, store.Placement{Owner: owner})

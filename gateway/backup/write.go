@@ -271,7 +271,7 @@ func (w *writer) archive(
 	if len(rest) > 0 {
 		o.Still = func(ctx context.Context, do func() error) error {
 			return w.archive(ctx, rest, copied, func(ctx context.Context, last func() error) error {
-				return still(ctx, func() error { return errors.Join(last(), do()) })
+				return still(ctx, func() error { return errors.Join(do(), last()) }) // the control data last: they have the keys
 			})
 		}
 	}

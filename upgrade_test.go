@@ -139,16 +139,19 @@ func TestUpgrade_Replicas(t *testing.T) {
 	var probing sync.WaitGroup
 	defer probing.Wait()
 	defer cancel()
+	var now [count]*running
+	var forget [count]context.CancelFunc
 	begin := func(n, version int) *running {
 		s, failed := start(t, versionOf(version), "--config", files[n])
 		if s == nil {
 			code, text := failed.wait(t)
 			t.Fatalf("replica %d ended with %d: %s", n, code, text)
 		}
-		probing.Go(func() { r.probe(ctx, s, probes) })
+		probed, cancel := context.WithCancel(ctx)
+		forget[n] = cancel // because another process may get its port
+		probing.Go(func() { r.probe(probed, s, probes) })
 		return s
 	}
-	var now [count]*running
 	replace := func(n, version int) {
 		now[n] = begin(n, version)
 		for end := time.Now().Add(time.Minute); !r.has(now[n]); time.Sleep(probes) {
@@ -168,6 +171,10 @@ func TestUpgrade_Replicas(t *testing.T) {
 			if code, text := now[n].wait(t); code != 0 {
 				t.Errorf("upgrade %d: replica %d ended with %d: %s", i, n, code, text)
 			}
+			if r.has(now[n]) {
+				t.Errorf("upgrade %d: replica %d ended before it was taken out", i, n)
+			}
+			forget[n]()
 			replace(n, i+1)
 		}
 	}

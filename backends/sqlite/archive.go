@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// archiveStep is the number of pages that are copied at a time.
+	// archiveStep is the number of pages that are copied at a time, and archiveSync that after which they are synced:
+	// commits of other files would wait for all that is to be written, and should find little.
 	archiveStep = 64
+	archiveSync = 1024
 	// archiveRounds bounds how often files are copied again because workspaces were created in them meanwhile.
 	archiveRounds = 10
 	// maxSnapshots bounds the files that are held at the same time.
@@ -269,9 +271,17 @@ func (s *snapshot) copyPages(ctx context.Context, to string, told func(file stri
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	for {
+	written, err := os.OpenFile(to, os.O_RDWR, 0) // closing it ends the locks of dst, for which nobody competes
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, written.Close()) }()
+	for step := 1; ; step++ {
 		began := time.Now()
 		more, err := b.Step(archiveStep)
+		if err == nil && step%(archiveSync/archiveStep) == 0 {
+			err = written.Sync()
+		}
 		if err == nil {
 			err = ctx.Err()
 		}

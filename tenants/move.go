@@ -44,9 +44,12 @@ const (
 	marginDivisor = 10
 )
 
+// stepPausing is the step of a move during which writes are held.
+const stepPausing = "pausing writes"
+
 // MoveProgress reports the progress of a move.
 type MoveProgress struct {
-	Step     string `json:"step"` // copying, checking, catching up, holding, waiting, done
+	Step     string `json:"step"` // copying, checking, copying what changed meanwhile, pausing writes, waiting, done
 	Kind     string `json:"kind,omitempty"`
 	Compared int64  `json:"compared,omitempty"` // documents of the kind compared in this pass
 	Copied   int64  `json:"copied,omitempty"`   // documents copied, of those compared
@@ -282,7 +285,9 @@ func (m *mover) run(ctx context.Context) (*MoveReport, error) {
 		held, err := m.switchOver(ctx)
 		if err == nil {
 			report.Held = held
-			m.progress(MoveProgress{Step: "done"})
+			if m.restoration == nil { // Restore has more to do
+				m.progress(MoveProgress{Step: "done"})
+			}
 			return report, nil
 		}
 		if errors.Is(err, ErrMoving) {
@@ -357,7 +362,7 @@ func (m *mover) compareAll(ctx context.Context) ([]store.Sum, error) {
 // switchOver holds writes, copies the last changes and makes the target the organization's home. It returns how long
 // writes were held. After an error they go on at the old place.
 func (m *mover) switchOver(ctx context.Context) (_ time.Duration, err error) {
-	m.beginStep("catching up")
+	m.beginStep("copying what changed meanwhile")
 	for range maxCatchUps {
 		began := time.Now()
 		if _, err := m.copier.CatchUp(ctx); err != nil {
@@ -378,7 +383,7 @@ func (m *mover) switchOver(ctx context.Context) (_ time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	m.beginStep("holding")
+	m.beginStep(stepPausing)
 	began := time.Now()
 	inTime, cancel := context.WithDeadline(ctx, began.Add(m.leases.Hold-m.leases.Hold/marginDivisor))
 	defer cancel()

@@ -210,7 +210,7 @@ func TestHoldWaitsForTheLeasesOfWriters(t *testing.T) {
 		return healthy
 	}))
 	_, err := one.directory.Move(t.Context(), "acme", "second", func(p tenants.MoveProgress) {
-		if p.Step == "holding" {
+		if p.Step == "pausing writes" {
 			go func() { written <- at[1].Replace(t.Context(), rec) }()
 			<-begun
 		}

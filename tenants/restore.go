@@ -72,6 +72,7 @@ func (d *Directory) Restore(ctx context.Context, slug string, r Restoration) (*M
 			d.log.WarnContext(ctx, "an organization is restored, but its former documents could not be removed",
 				"organization", slug, "error", late)
 		}
+		r.Progress(MoveProgress{Step: "done"})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("restore organization %s: %w", slug, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -294,6 +295,9 @@ func (s *Services) examineStrays(
 		e.warn(what, "not looked for: "+err.Error(), "")
 		return
 	}
+	strays = slices.DeleteFunc(strays, func(s tenants.Stray) bool { // reported with the organization
+		return s.Of != nil && s.Of.State == tenants.Removed && s.Of.Restoring()
+	})
 	for i := range strays[:min(len(strays), maxStrays)] {
 		says, advice := describeStray(&strays[i])
 		e.warn(what, strays[i].Where+" "+says, advice)
@@ -309,7 +313,7 @@ func describeStray(s *tenants.Stray) (says, advice string) {
 	case s.Err != nil:
 		return fmt.Sprintf("does not say which organization it belongs to: %v", s.Err), separate
 	case s.Of != nil && s.Of.State == tenants.Removed:
-		return fmt.Sprintf("is left from organization %s, which was erased", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
+		return fmt.Sprintf("is left from organization %s, which was erased", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes --now removes it"
 	case s.Of != nil:
 		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, s.Of.Home()), separate
 	case s.Mine:
@@ -321,12 +325,20 @@ func describeStray(s *tenants.Stray) (says, advice string) {
 }
 
 func (s *Services) examineOrganization(e *examination, at map[string]int, o *tenants.Organization) {
+	what := "organization " + o.Slug
 	if o.State == tenants.Removed {
+		if o.Restoring() {
+			e.warn(what, "was erased, and is being restored from a backup", fmt.Sprintf("if that was interrupted: "+
+				"the same tenantry org restore goes on, tenantry org delete %s --yes --now removes what was copied", o.Slug))
+		}
 		return
 	}
 	name := o.Home()
 	at[name]++
-	what := "organization " + o.Slug
+	if o.CopyOf != "" {
+		e.warn(what, "is an unfinished copy of "+o.CopyOf+" from a backup",
+			fmt.Sprintf("if org restore --as was interrupted: tenantry org delete %s --yes --now removes it", o.Slug))
+	}
 	if !s.store.HasBackend(name) {
 		e.wrong(what, fmt.Sprintf("lives on backend %s, which the configuration does not name", name), "add it to backends")
 	}

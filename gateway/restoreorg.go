@@ -65,7 +65,7 @@ func (s *Services) restoreOrganization(
 	if in.As != "" {
 		err := s.directory.Refusals(ctx, tenants.NewOrganization{Slug: in.As, Name: in.As})[0]
 		if _, taken := errors.AsType[*store.DuplicateError](err); taken {
-			return nil, fmt.Errorf("--as %s: this slug is or was that of another organization; choose another one", in.As)
+			return nil, s.slugTaken(ctx, in.As)
 		}
 		if err != nil {
 			return nil, err
@@ -110,6 +110,15 @@ func (s *Services) restoreOrganization(
 	return r.inPlace(ctx)
 }
 
+// slugTaken returns why a slug cannot be that of a new organization.
+func (s *Services) slugTaken(ctx context.Context, slug string) error {
+	if o, err := s.directory.Stored(ctx, slug); err == nil && o.CopyOf != "" {
+		return fmt.Errorf("--as %s: this is an unfinished copy of %s; remove it with tenantry org delete %[1]s --yes --now, "+
+			"and choose another slug", slug, o.CopyOf)
+	}
+	return fmt.Errorf("--as %s: this slug is or was that of another organization; choose another one", slug)
+}
+
 // isErased reports whether there is no organization of that slug.
 func (s *Services) isErased(ctx context.Context, slug string) (bool, error) {
 	o, err := s.directory.Stored(ctx, slug)
@@ -140,7 +149,7 @@ func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestore
 	o := r.was.Org
 	into, err := r.s.directory.Create(ctx, tenants.NewOrganization{
 		Slug: r.in.As, Backend: r.s.backendLike(o.Home()), Name: o.Name,
-		Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers,
+		Features: o.Features, Settings: o.Settings, Limits: o.Limits, Providers: o.Providers, CopyOf: r.in.Slug,
 	})
 	if err != nil {
 		return nil, err
@@ -150,6 +159,9 @@ func (r *orgRestore) beside(ctx context.Context) (_ *control.OrganizationRestore
 		r.told(control.Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 	}})
 	r.found.Report, r.found.Records.Returned, r.found.FilesWithout = &report, report.Created, report.FilesWithout
+	if err == nil {
+		err = r.s.directory.Copied(ctx, r.in.As)
+	}
 	if err != nil {
 		err = fmt.Errorf("the new organization %s is not complete (tenantry org delete %[1]s --yes --now removes it): %w", r.in.As, err)
 	}

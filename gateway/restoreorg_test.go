@@ -127,3 +127,33 @@ func TestRestoreOrganization_ErasedMeanwhile(t *testing.T) {
 		t.Errorf("got %t %v, want it erased still", gone, err)
 	}
 }
+
+// TestRestoreOrganization_Unfinished: doctor names what an interrupted restoration left, and how it is removed, and so
+// does a repeated one under another slug.
+func TestRestoreOrganization_Unfinished(t *testing.T) {
+	t.Parallel()
+	s := openPair(t)
+	newAcme(t, s)
+	if _, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "then", Name: "Then", CopyOf: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.slugTaken(t.Context(), "then"); !strings.Contains(err.Error(), "org delete then --yes --now") {
+		t.Errorf("got %v, want how to remove the copy", err)
+	}
+	if err := s.slugTaken(t.Context(), "acme"); strings.Contains(err.Error(), "org delete") {
+		t.Errorf("a complete organization: got %v", err)
+	}
+	then, err := s.directory.Stored(t.Context(), "then")
+	if err != nil {
+		t.Fatal(err)
+	}
+	revived := &tenants.Organization{Slug: "beta", State: tenants.Removed, Move: &tenants.Move{Restores: true}}
+	for says, o := range map[string]*tenants.Organization{"unfinished copy of acme": then, "being restored": revived} {
+		e := new(examination)
+		s.examineOrganization(e, map[string]int{}, o)
+		if len(e.found) != 1 || !strings.Contains(e.found[0].Says, says) ||
+			!strings.Contains(e.found[0].Advice, "org delete "+o.Slug+" --yes --now") {
+			t.Errorf("got %+v, want one finding that says %q", e.found, says)
+		}
+	}
+}

@@ -34,6 +34,8 @@ type NewOrganization struct {
 	Providers []string
 	// Backend is where the documents will be; empty: DirectoryOptions.NewBackend.
 	Backend string
+	// CopyOf is that of Organization.
+	CopyOf string
 }
 
 // Creation is the result for one NewOrganization: Tenant is the organization, or nil if Err says why it was not
@@ -143,7 +145,7 @@ func (d *Directory) newOrganization(o *NewOrganization) (*Organization, error) {
 	org := &Organization{
 		Slug: o.Slug, Name: texts.Trim(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
 		Features: maps.Clone(o.Features), Settings: maps.Clone(o.Settings), Limits: maps.Clone(o.Limits),
-		Place: cmp.Or(o.Backend, d.newBackend),
+		Place: cmp.Or(o.Backend, d.newBackend), CopyOf: o.CopyOf,
 	}
 	var faults fault.List
 	if !d.store.HasBackend(org.Place) {

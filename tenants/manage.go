@@ -216,6 +216,22 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 	return d.tenant(ctx, org, asked)
 }
 
+// Copied notes that an organization which was created with CopyOf has all it was to get. Errors: ErrUnknownTenant,
+// store.ErrConflict, store.ErrUnavailable.
+func (d *Directory) Copied(ctx context.Context, slug string) error {
+	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
+		if o.State == Removed {
+			return ErrUnknownTenant
+		}
+		o.CopyOf = ""
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("complete organization %q: %w", texts.Clip(slug), err)
+	}
+	return nil
+}
+
 // Suspend makes every request to the organization fail. Its data is kept. Errors: as Update, and ErrDeleted.
 func (d *Directory) Suspend(ctx context.Context, slug string) error {
 	return d.setState(ctx, slug, Suspended)

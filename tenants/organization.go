@@ -88,6 +88,8 @@ type Organization struct {
 	Former     string `json:"former,omitempty" use:"local"`
 	Finisher   string `json:"finisher,omitempty" use:"local"`
 	Move       *Move  `json:"move,omitempty" use:"local"`
+	// CopyOf is the slug of the organization of which a backup is being copied into this new one; empty: all is copied.
+	CopyOf string `json:"copy_of,omitempty" use:"local"`
 	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not
 	// deleted.
 	Ending *Ending `json:"ending,omitempty" use:"local"`

@@ -97,7 +97,7 @@ func (s *Server) orgRestore() Command {
 			"  tenantry org restore acme --from /backup/tenantry --backup 20261127T154500Z --yes\n" +
 			"  tenantry org restore acme --from /backup/tenantry --access then --yes\n" +
 			"  tenantry org restore acme --from /backup/tenantry --as acme-then",
-		Hint: "repeat the command to go on",
+		Hint: "repeat the command to go on; with --as, remove what there is (tenantry org delete SLUG --yes --now) and name another slug",
 	}, s.restoreOrganization)
 }
 
@@ -112,7 +112,11 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 		return nil, err
 	}
 	r := &found.Records
+	c.Note("organization", found.Slug)
 	c.Note("backup", found.Backup)
+	if in.DryRun {
+		c.Note("dry_run", "true")
+	}
 	then := found.BackedUpAt
 	if found.At != nil {
 		then = *found.At

@@ -191,7 +191,7 @@ func TestRestoreOrganization_Access(t *testing.T) {
 				t.Error("as then: a session of the backup is open")
 			}
 			verified(t, s.Gateway, clock)
-			if log := d.o.Get(t, d.key, "/api/audit?per_page=100").Text(); !strings.Contains(log, "org.restore") || !strings.Contains(log, "reports.revoke") {
+			if log := d.o.Get(t, d.key, "/api/audit?per_page=100").Text(); !strings.Contains(log, `"dry_run"`) || !strings.Contains(log, "org.restore") || !strings.Contains(log, "reports.revoke") {
 				t.Errorf("got %s, want the log to go on", log)
 			}
 			found, err = s.restoreOrg(t, dryRun)
@@ -222,6 +222,11 @@ func TestRestoreOrganization_Reports(t *testing.T) {
 	beside, err := s.restoreOrg(t, func(in *control.OrganizationRestore) { in.As = "acme-then" })
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range fixture.Findings(t, s.Gateway, control.Examination{}) {
+		if strings.Contains(f.Says, "unfinished copy") {
+			t.Errorf("doctor found %+v, but the copy is complete", f)
+		}
 	}
 	then := &gatewaytest.Org{Gateway: s.Gateway, Slug: beside.Slug, Host: beside.Slug + ".example.com"}
 	for _, path := range []string{reportPID + "?token=" + d.share, "openreportofbackup", "deletedopenreport"} {

@@ -58,7 +58,7 @@ func steps() []step {
 		{args: "org move acme --to nowhere", code: 1, stderr: []string{`"nowhere"`, "default"}},
 		{args: "org move nobody --to default", code: 1, stderr: []string{`"nobody"`}},
 		{args: "org move acme --rollback", code: 1, stderr: []string{"nothing to roll back"}},
-		{args: "org move acme --finish", members: org + " request_limits"},
+		{args: "org move acme --finish", code: 1, stderr: []string{"nothing to finish"}},
 
 		{args: "user create --org acme --email ada@example.com --name Ada --role admin", members: user + " link link_expires_at", save: map[string]string{"link": "link"},
 			values: map[string]string{"id": "1", "roles": `["admin"]`, "active": "true"}, stderr: []string{"works once"}},

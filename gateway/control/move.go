@@ -39,6 +39,20 @@ func (s *Server) orgMove() Command {
 	}, s.move)
 }
 
+func (s *Server) finishMove(ctx context.Context, c *call, in Slug) (Organization, error) {
+	if o := &c.Tenant.Org; o.Move == nil && o.Former == "" {
+		return Organization{}, fail(CodeConflict, "organization %s has no old copy; there is nothing to finish", in.Slug)
+	}
+	return s.changeHandler(s.Directory.FinishMove)(ctx, c, in)
+}
+
+func (s *Server) rollBackMove(ctx context.Context, c *call, in Slug) (Organization, error) {
+	if c.Tenant.Org.Restoring() {
+		c.Note("of", "org.restore")
+	}
+	return s.changeHandler(s.Directory.RollBackMove)(ctx, c, in)
+}
+
 func (s *Server) move(ctx context.Context, c *call, in MoveRequest) (*MoveReport, error) {
 	var last tenants.MoveProgress
 	var lastAt time.Time

@@ -154,11 +154,11 @@ func (s *Server) organizations() Group {
 		command(Command{
 			Line: "org move finish", Flag: "finish", Short: "remove the copy that the move left on the old backend",
 			Audit: operation.AuditAlways, Table: table,
-		}, s.changeHandler(s.Directory.FinishMove)),
+		}, s.finishMove),
 		command(Command{
 			Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet",
 			Audit: operation.AuditAlways, Table: table,
-		}, s.changeHandler(s.Directory.RollBackMove)),
+		}, s.rollBackMove),
 		command(Command{
 			Line: "org delete SLUG --yes", Short: "Delete an organization; it can be restored until it is erased",
 			Audit: operation.AuditAlways,
@@ -297,7 +297,8 @@ func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificat
 	o, err := s.Directory.Ended(ctx, in.Slug)
 	switch {
 	case errors.Is(err, tenants.ErrNotDeleted):
-		return Certificate{}, fail(CodeConflict, "organization %s has not been deleted, so it has no certificate", in.Slug)
+		return Certificate{}, fail(CodeConflict, "organization %s has not been deleted, so it has no certificate; if it was erased and "+
+			"came back from a backup, the certificate is in the installation's audit log, as org.erased", in.Slug)
 	case err != nil:
 		return Certificate{}, withMessage(err, CodeNotFound,
 			"there is no deleted organization %q; tenantry org list shows all organizations", in.Slug)

@@ -24,14 +24,15 @@ import (
 type access struct {
 	now     time.Time
 	revived []control.Revival
+	stopped []control.Revival
 	// ended are the public identifiers of reports whose share tokens work no more now, until they are voided.
 	ended, voided []string
 	// strict are the reports, by identifier, that are less open now.
 	strict map[string]reports.Report
 }
 
-// compareAccess lists what would work again if keys, people and shares became those of the backup; now is nil if there
-// is no organization.
+// compareAccess lists what would work again, and no more, if keys, people and shares became those of the backup; now is
+// nil if there is no organization.
 func (r *orgRestore) compareAccess(ctx context.Context, now *tenants.Tenant) (*access, error) {
 	a := &access{now: r.s.now(), strict: map[string]reports.Report{}}
 	for _, compare := range []func(context.Context, *orgRestore, *tenants.Tenant) error{
@@ -41,14 +42,29 @@ func (r *orgRestore) compareAccess(ctx context.Context, now *tenants.Tenant) (*a
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(a.revived, func(x, y control.Revival) int {
-		return cmp.Or(strings.Compare(x.Kind, y.Kind), strings.Compare(x.Name, y.Name))
-	})
+	for _, list := range [][]control.Revival{a.revived, a.stopped} {
+		slices.SortStableFunc(list, func(x, y control.Revival) int {
+			return cmp.Or(strings.Compare(x.Kind, y.Kind), strings.Compare(x.Name, y.Name))
+		})
+	}
 	return a, nil
 }
 
 func (a *access) add(kind, name, since string) {
 	a.revived = append(a.revived, control.Revival{Kind: kind, Name: texts.Clip(name), Since: since})
+}
+
+func (a *access) stop(kind, name, since string) {
+	a.stopped = append(a.stopped, control.Revival{Kind: kind, Name: texts.Clip(name), Since: since})
+}
+
+// byID returns records by their identifier.
+func byID[T any](list []T, id func(*T) string) map[string]*T {
+	all := make(map[string]*T, len(list))
+	for i := range list {
+		all[id(&list[i])] = &list[i]
+	}
+	return all
 }
 
 // both reads the records of a kind in the backup, and those that there are now by their identifier. in returns the
@@ -87,14 +103,33 @@ func gone(now *tenants.Tenant) string {
 	return sinceDeleted
 }
 
+func keyID(k *keys.Key) string             { return k.ID }
+func userID(u *identity.User) string       { return u.ID }
+func accountID(c *identity.Account) string { return c.ID }
+
 func (a *access) compareKeys(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
 	was, is, err := both(ctx, r, now, func(s *Services, t *tenants.Tenant) store.Collection[keys.Key] {
 		return s.kinds.keys.Keys.In(t.People())
-	}, func(k *keys.Key) string { return k.ID })
-	at := a.now.UnixMilli()
+	}, keyID)
+	works := func(k *keys.Key) bool {
+		return k.RevokedAt == 0 && (k.ExpiresAt == 0 || k.ExpiresAt > a.now.UnixMilli())
+	}
+	then := byID(was, keyID)
+	for _, k := range is {
+		one := then[k.ID]
+		switch {
+		case !works(k):
+		case one == nil:
+			a.stop("key", k.Name, "made since")
+		case !works(one):
+			a.stop("key", k.Name, "did not work then")
+		case one.Hash != k.Hash:
+			a.stop("key", k.Name, "rotated since: the token of now")
+		}
+	}
 	for i := range was {
 		k := &was[i]
-		if k.RevokedAt != 0 || k.ExpiresAt != 0 && k.ExpiresAt <= at {
+		if !works(k) {
 			continue
 		}
 		one := is[k.ID]
@@ -116,7 +151,22 @@ func (a *access) compareKeys(ctx context.Context, r *orgRestore, now *tenants.Te
 func (a *access) comparePeople(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
 	was, is, err := both(ctx, r, now, func(s *Services, t *tenants.Tenant) store.Collection[identity.User] {
 		return s.kinds.people.Users.In(t.People())
-	}, func(u *identity.User) string { return u.ID })
+	}, userID)
+	then := byID(was, userID)
+	for _, u := range is {
+		one := then[u.ID]
+		switch {
+		case !u.Active:
+		case one == nil:
+			a.stop("user", u.Email, "added since")
+		case !one.Active:
+			a.stop("user", u.Email, "suspended then")
+		case one.PasswordHash == "" && u.PasswordHash != "":
+			a.stop("user", u.Email, "had no password then; tenantry user update USER --org SLUG --link makes a link to choose one")
+		case one.PasswordChangedAt != u.PasswordChangedAt:
+			a.stop("user", u.Email, "the password was changed since: the one of now")
+		}
+	}
 	for i := range was {
 		u := &was[i]
 		if !u.Active {
@@ -128,7 +178,7 @@ func (a *access) comparePeople(ctx context.Context, r *orgRestore, now *tenants.
 			a.add("user", u.Email, gone(now))
 		case !one.Active:
 			a.add("user", u.Email, "suspended since")
-		case one.PasswordChangedAt != u.PasswordChangedAt:
+		case one.PasswordChangedAt != u.PasswordChangedAt && u.PasswordHash != "":
 			a.add("user", u.Email, "the password was changed since: the former one")
 		case one.EmailKey != u.EmailKey:
 			a.add("user", u.Email, "the address was changed since")
@@ -142,7 +192,18 @@ func (a *access) comparePeople(ctx context.Context, r *orgRestore, now *tenants.
 func (a *access) compareAccounts(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
 	was, is, err := both(ctx, r, now, func(s *Services, t *tenants.Tenant) store.Collection[identity.Account] {
 		return s.kinds.people.Accounts.In(t.People())
-	}, func(c *identity.Account) string { return c.ID })
+	}, accountID)
+	then := byID(was, accountID)
+	for _, c := range is {
+		one := then[c.ID]
+		switch {
+		case !c.Active:
+		case one == nil:
+			a.stop("service account", c.Name, "made since")
+		case !one.Active:
+			a.stop("service account", c.Name, "suspended then")
+		}
+	}
 	for i := range was {
 		c := &was[i]
 		one := is[c.ID]

@@ -195,7 +195,7 @@ func (r *orgRestore) inPlace(ctx context.Context) (*control.OrganizationRestored
 	if err != nil {
 		return nil, err
 	}
-	r.found.Revived = a.revived
+	r.found.Revived, r.found.Stopped = a.revived, a.stopped
 	what, err := r.restoration(ctx, a)
 	if err != nil {
 		return nil, err

@@ -87,10 +87,13 @@ func (x *logIndex) start(m *Manifest) int {
 	})
 }
 
+// logEnds says why there are no later seconds if nothing is wrong.
+const logEnds = "the log ends"
+
 // chain returns the index after the last cut that continues another one, and why there is no later one. Cuts that were
 // made while the clock was ahead are left out: nobody knows at which seconds they were made.
 func (x *logIndex) chain(start int) (end int, why string) {
-	why = "the log ends"
+	why = logEnds
 	limit := x.now.Add(time.Minute)
 	if x.now.IsZero() {
 		limit = x.cuts[len(x.cuts)-1].At
@@ -108,7 +111,7 @@ func (x *logIndex) chain(start int) (end int, why string) {
 		break
 	}
 	for end > start+1 && x.cuts[end-1].At.After(limit) {
-		if end--; why == "the log ends" {
+		if end--; why == logEnds {
 			why = "the rest of the log is later than the clock of this machine"
 		}
 	}
@@ -249,6 +252,9 @@ func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Mom
 		all = append(all, found...)
 	}
 	all = merge(all)
+	if reason == logEnds && slices.ContainsFunc(all, func(s span) bool { return s.first.After(at) }) {
+		reason = "nobody logged changes in that second, because the gateway was killed or had not begun"
+	}
 	slices.Reverse(all)
 	texts := make([]string, 0, maxSpans)
 	for _, s := range all[:min(len(all), maxSpans)] {

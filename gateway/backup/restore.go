@@ -88,7 +88,7 @@ func (t *Target) Check(m *Manifest, identity bool) error {
 	case m.Keyring == "":
 		return fmt.Errorf("%w: the backup has none, so put the copy that you kept apart at %s first", ErrKeyring, t.Keyring)
 	case !identity:
-		return fmt.Errorf("%w: the backup has it encrypted, so name the file with the age identity that opens it", ErrKeyring)
+		return fmt.Errorf("%w: the backup has it encrypted, so name the file with the age identity that opens it with --identity", ErrKeyring)
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ func TestBackupAndRestore(t *testing.T) {
 			must("acme", "org list --data "+other)
 			must("20", "backup list --from "+place)
 			must("nothing to restore", "org restore acme --from "+place+" --data "+dir)
+			refused("begins with ~", "backup", "list", "--from", "~/backups")
 			refused("no backup in", "restore", "--from", dir, "--data", filepath.Join(t.TempDir(), "data"))
 		})
 	}

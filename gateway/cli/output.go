@@ -147,6 +147,19 @@ func (t table) report(report any) {
 			t.row(name, r.Kinds[name])
 		}
 		t.row("total", r.Lines)
+	case *control.OrganizationRestored:
+		t.row("KIND", "RETURNED", "CHANGED", "REMOVED")
+		counts := func(name string, c control.RestoredCounts) { t.row(name, c.Returned, c.Changed, c.Removed) }
+		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
+			counts(name, r.Kinds[name])
+		}
+		counts("total", r.Records)
+		t.row()
+		for i, list := range [][]string{r.Returned, r.Changed, r.Removed} {
+			for _, name := range list {
+				t.row([]string{"returned", "changed", "removed"}[i], name)
+			}
+		}
 	case *control.MoveReport:
 		t.row("KIND", "DOCUMENTS", "CHECKSUM")
 		for _, s := range r.Sums {

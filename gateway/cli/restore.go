@@ -26,6 +26,9 @@ func backupPlace(flag, place string) (string, error) {
 	case strings.Contains(place, "://"):
 		return "", fmt.Errorf("%s %s: name a folder by its path, or a bucket as s3://bucket/prefix", flag, place)
 	}
+	if place == "~" || strings.HasPrefix(place, "~/") {
+		return "", fmt.Errorf("%s begins with ~, which the shell did not replace: name the whole path", place)
+	}
 	return filepath.Abs(place)
 }
 
@@ -83,10 +86,10 @@ func (p *program) restoreCommand() *cobra.Command {
 			"stays; otherwise the one of the backup is opened with --identity. At the end the installation is opened for a trial.\n" +
 			"With --at it is the state of any second that the log of changes has (the setting backup.log).\n" +
 			"A restoration that was interrupted is begun again by the same command; until then no gateway serves what is there.",
-		Example: "  tenantry restore --from /backup/tenantry --dry-run\n" +
+		Example: "  tenantry restore --from /backup/tenantry --identity key.txt --dry-run\n" +
 			"  tenantry restore --from /backup/tenantry --identity key.txt\n" +
 			"  tenantry restore --from /backup/tenantry --at 2026-11-27T15:45:07Z --identity key.txt\n" +
-			"  tenantry restore --from /backup/tenantry --backup 20261127T154500Z --data /srv/elsewhere",
+			"  tenantry restore --from /backup/tenantry --backup 20261127T154500Z --identity key.txt --data /srv/elsewhere",
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.From, "from", "", "the `place` of backups: a folder, or s3://bucket/prefix on the server of backup.s3")
@@ -137,7 +140,7 @@ func (p *program) restoreCommand() *cobra.Command {
 		if o.DryRun {
 			p.note("Nothing was changed. The backup can be restored.")
 		}
-		err = p.print(restored, "backup=name, ended, at, organizations, documents, bytes, installation", false)
+		err = p.print(restored, "backup=name, ended, at?, organizations, documents, bytes, installation", false)
 		if n := len(restored.Lacking) + restored.MoreLacking; err == nil && n > 0 {
 			err = fmt.Errorf("all was restored, but %s lacks the bytes of files and versions (%d), such as %s; tenantry doctor says "+
 				"what can be done", o.From, n, strings.Join(restored.Lacking[:min(len(restored.Lacking), maxLackingNames)], ", "))

@@ -10,6 +10,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/modules/imports/bundle"
 	"tenantry/operation"
+	"tenantry/tenants"
 )
 
 // Whose keys, people and shares an organization has after a restoration.
@@ -37,11 +38,11 @@ type RestoredCounts struct {
 	Removed  int `json:"removed"`  // that the backup lacks
 }
 
-// Revival is something that does not work now and worked in the backup.
+// Revival is something that works either now or with the access of the backup.
 type Revival struct {
 	Kind  string `json:"kind"` // key, user, service account, role, share, report
 	Name  string `json:"name"`
-	Since string `json:"since"` // why it does not work now
+	Since string `json:"since"` // why it does not work now, or not then
 }
 
 // OrganizationRestored says what was restored, or would be.
@@ -57,6 +58,8 @@ type OrganizationRestored struct {
 	Access string `json:"access,omitempty"`
 	// Revived would work again with the access of then. Nothing of it does with that of now.
 	Revived []Revival `json:"revived,omitempty"`
+	// Stopped works now, and would not with the access of then.
+	Stopped []Revival `json:"stopped,omitempty"`
 	// Records and Kinds count what was found when it began. DocumentsBefore is how many documents there were when they
 	// were replaced.
 	Records RestoredCounts            `json:"records"`
@@ -141,23 +144,25 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 		c.addNote("Note: the backup has no bytes of files; those that are not here any more stay missing.")
 	}
 	if err == nil && unconfirmed && r.Returned+r.Changed+r.Removed == 0 && len(found.Revived) == 0 {
-		c.addNote(found.Slug + " has not changed since " + then.Format(time.RFC3339) + "; nothing to restore.")
+		c.addNote("No record of " + found.Slug + " has changed since " + then.Format(time.RFC3339) + "; nothing to restore.")
 		return found, s.setTenant(ctx, c, found.Slug)
 	}
 	if err == nil && unconfirmed {
 		err = fail(CodeInvalid, "nothing was changed yet: %d records would return, %d would be changed back, and %d would be "+
-			"removed for good;%s confirm with --yes", r.Returned, r.Changed, r.Removed, found.access())
+			"removed for good; confirm with --yes. %s", r.Returned, r.Changed, r.Removed, found.access())
 	}
 	switch {
 	case err != nil:
 	case in.As != "":
 		c.addNote(fmt.Sprintf("%s is what %s was at %s. Its people choose passwords by the links of "+
 			"tenantry user update USER --org %[1]s --link", found.Slug, in.Slug, then.Format(time.RFC3339)))
-	case len(found.Revived) > 0 && in.DryRun:
-		c.addNote(strings.TrimSpace(found.access()))
+	case in.DryRun || found.Access == AccessThen:
+		c.addNote(found.access())
 	}
 	if err == nil && (!in.DryRun || !found.Erased) {
-		err = s.setTenant(ctx, c, found.Slug)
+		if err = s.setTenant(ctx, c, found.Slug); err == nil && c.Tenant.Org.State != tenants.Active {
+			c.addNote(fmt.Sprintf("%s is %s, and stays so.", found.Slug, c.Tenant.Org.State))
+		}
 	}
 	return found, err
 }
@@ -165,22 +170,31 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 // maxNamed bounds the names in a message.
 const maxNamed = 10
 
-// access says what would work again, or stays as it is.
+// access says what works again and no more with the access of the backup.
 func (r *OrganizationRestored) access() string {
-	if len(r.Revived) == 0 {
+	var says []string
+	for _, part := range []struct {
+		list  []Revival
+		verbs string
+	}{{r.Revived, "works again"}, {r.Stopped, "stops working"}} {
+		if len(part.list) == 0 {
+			continue
+		}
+		names := make([]string, 0, maxNamed)
+		for i := range part.list[:min(len(part.list), maxNamed)] {
+			one := &part.list[i]
+			names = append(names, fmt.Sprintf("%s %s (%s)", one.Kind, one.Name, one.Since))
+		}
+		if more := len(part.list) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("and %d more", more))
+		}
+		says = append(says, fmt.Sprintf("%s: %s", part.verbs, strings.Join(names, ", ")))
+	}
+	switch {
+	case len(says) == 0:
 		return ""
+	case r.Access == AccessNow:
+		return "Access stays as it is now. With --access then " + strings.Join(says, "; ") + "."
 	}
-	names := make([]string, 0, maxNamed)
-	for i := range r.Revived[:min(len(r.Revived), maxNamed)] {
-		one := &r.Revived[i]
-		names = append(names, fmt.Sprintf("%s %s (%s)", one.Kind, one.Name, one.Since))
-	}
-	if more := len(r.Revived) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	says := "%d would work again: %s;"
-	if r.Access == AccessNow {
-		says = "%d worked then and stay as they are now, unless --access then makes them work again: %s;"
-	}
-	return " " + fmt.Sprintf(says, len(r.Revived), strings.Join(names, ", "))
+	return "With the access of then " + strings.Join(says, "; ") + "."
 }

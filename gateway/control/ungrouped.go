@@ -156,7 +156,12 @@ func (s *Server) auditHead(ctx context.Context, c *call, in Log) (AuditHead, err
 	if err := s.Heads.Advance(ctx, c.Tenant); err != nil && !errors.Is(err, store.ErrConflict) {
 		return AuditHead{}, err
 	}
-	return s.headOf(ctx, c.Tenant)
+	head, err := s.headOf(ctx, c.Tenant)
+	if err == nil && head.Head == "" {
+		err = fail(CodeConflict, "this log has no head yet: its first records are signed %s after they were made; try again then",
+			audit.HeadGrace)
+	}
+	return head, err
 }
 
 // HeadToCompare names an audit log and an earlier head of it.

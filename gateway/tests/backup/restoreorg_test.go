@@ -164,6 +164,8 @@ func TestRestoreOrganization_Access(t *testing.T) {
 			clock.Advance(time.Second)
 			d.close(t)
 			d.want(t, "closed", false)
+			d.o.KeyWith(t, func(k *control.NewKey) { k.Name, k.Permissions = "late", []string{"contacts"} })
+			d.o.Person(t, "late@example.com", nil)
 			found, err := s.restoreOrg(t, dryRun)
 			if err != nil {
 				t.Fatal(err)
@@ -175,6 +177,10 @@ func TestRestoreOrganization_Access(t *testing.T) {
 			want := []string{"key revoked since", "share ended since", "user suspended since"}
 			if !slices.Equal(names, want) {
 				t.Errorf("got %v, want what would work again: %v", found.Revived, want)
+			}
+			stopped := fmt.Sprint(found.Stopped)
+			if stopped != "[{key late made since} {service account late made since} {user late@example.com added since}]" {
+				t.Errorf("got %s, want what would stop working", stopped)
 			}
 			if _, err := s.restoreOrg(t, confirmed); err != nil {
 				t.Fatal(err)

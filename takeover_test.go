@@ -559,7 +559,7 @@ func TestTakeover_Interrupted(t *testing.T) {
 		log.await(t, "the new process ended before it was ready")
 		first.signal(t, syscall.SIGTERM)
 		if code, text := first.wait(t); code != 0 {
-			t.Errorf("the first server ended with %d: %s", code, text)
+			t.Errorf("killed %s: the first server ended with %d: %s%s", killed, code, text, log.String())
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (r *replicas) probe(ctx context.Context, s *running, every time.Duration) {
 		}
 		r.Lock()
 		r.ready = slices.DeleteFunc(r.ready, func(one *running) bool { return one == s })
-		if failures < probeFailures {
+		if failures < probeFailures && ctx.Err() == nil {
 			r.ready = append(r.ready, s)
 		}
 		r.Unlock()

@@ -165,6 +165,8 @@ func (a *access) comparePeople(ctx context.Context, r *orgRestore, now *tenants.
 			a.stop("user", u.Email, "had no password then; tenantry user update USER --org SLUG --link makes a link to choose one")
 		case one.PasswordChangedAt != u.PasswordChangedAt:
 			a.stop("user", u.Email, "the password was changed since: the one of now")
+		case one.EmailKey != u.EmailKey:
+			a.stop("user", u.Email, "the address was changed since: the one of now")
 		}
 	}
 	for i := range was {

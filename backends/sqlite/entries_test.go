@@ -179,8 +179,14 @@ func testIndexesOfAReplacedFile(t *testing.T, shared bool) {
 	}
 	backup := func(t *testing.T, ws *workspace) (restore func()) {
 		closeFile := func() {
-			if done, err := ws.file.closeIdle(); !done || err != nil {
-				t.Fatalf("closeIdle() = %v, %v; want true", done, err)
+			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+				done, err := ws.file.closeIdle() // not while the indexes are being worked on
+				if err != nil || !done && time.Now().After(end) {
+					t.Fatalf("closeIdle() = %v, %v; want true", done, err)
+				}
+				if done {
+					return
+				}
 			}
 		}
 		closeFile()

@@ -162,6 +162,8 @@ func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec)
 	if err != nil {
 		return err
 	}
+	c.found.Unsettled = slices.DeleteFunc(c.found.Unsettled, func(one string) bool { return one == o.Workspace })
+	delete(c.found.Damaged, o.Workspace)
 	m := &Mover{store: c.store, kinds: kinds, from: from, to: to, apart: true}
 	for try := 1; ; try++ {
 		changed, damage, err := c.passes(ctx, m, o.Workspace, kinds)

@@ -29,6 +29,7 @@ type service struct {
 	cfg      config.Config
 	options  gateway.Options
 	takeover bool // from the server that uses the data folder
+	resumed  bool // it serves again, because another process did not take over
 	// reload returns the settings as they are now; nil: they are not read again.
 	reload func() (config.Config, error)
 	// ready is called once the gateway accepts connections. Its error ends the gateway.
@@ -76,6 +77,10 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 			if predecessor != nil {
 				predecessor.Fail(err)
 			}
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) && s.resumed {
+				s.log.InfoContext(ctx, "the gateway has ended before it served again", "cause", context.Cause(ctx).Error())
+				return nil
+			}
 			return err
 		}
 		_ = s.options.Inherited.Sockets.Close() // those of other addresses: clients are refused there
@@ -97,6 +102,7 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 			return err
 		}
 		s.log.WarnContext(ctx, "the other process did not take over, so this one serves again", "error", failed)
+		s.resumed = true
 		s.cfg, s.takeover, s.options.Inherited, s.options.Init = app.Settings(), true, left, false
 		s.ready = func(context.Context, *gateway.App) error { return nil }
 	}

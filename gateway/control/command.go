@@ -133,7 +133,11 @@ type call struct {
 }
 
 // addNote adds a sentence for the operator to the answer.
-func (c *call) addNote(text string) { c.notes = append(c.notes, text) }
+func (c *call) addNote(text string) {
+	if text != "" {
+		c.notes = append(c.notes, text)
+	}
+}
 
 // noteChanged notes the names of the changed fields for the audit log.
 func (c *call) noteChanged(fields []string) {

@@ -143,21 +143,25 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	if err == nil && !found.Files {
 		c.addNote("Note: the backup has no bytes of files; those that are not here any more stay missing.")
 	}
-	if err == nil && unconfirmed && r.Returned+r.Changed+r.Removed == 0 && len(found.Revived) == 0 {
+	if err == nil && unconfirmed && r.Returned+r.Changed+r.Removed == 0 && len(found.Revived)+len(found.Stopped) == 0 {
 		c.addNote("No record of " + found.Slug + " has changed since " + then.Format(time.RFC3339) + "; nothing to restore.")
 		return found, s.setTenant(ctx, c, found.Slug)
 	}
 	if err == nil && unconfirmed {
 		err = fail(CodeInvalid, "nothing was changed yet: %d records would return, %d would be changed back, and %d would be "+
-			"removed for good; confirm with --yes. %s", r.Returned, r.Changed, r.Removed, found.access())
+			"removed for good; confirm with --yes%s", r.Returned, r.Changed, r.Removed, found.access(". With --access then ", "would "))
 	}
 	switch {
 	case err != nil:
 	case in.As != "":
 		c.addNote(fmt.Sprintf("%s is what %s was at %s. Its people choose passwords by the links of "+
 			"tenantry user update USER --org %[1]s --link", found.Slug, in.Slug, then.Format(time.RFC3339)))
-	case in.DryRun || found.Access == AccessThen:
-		c.addNote(found.access())
+	case in.DryRun && found.Access == AccessNow:
+		c.addNote(found.access("Access stays as it is now. With --access then ", "would "))
+	case in.DryRun:
+		c.addNote(found.access("With the access of then ", "would "))
+	case found.Access == AccessThen:
+		c.addNote(found.access("Now ", ""))
 	}
 	if err == nil && (!in.DryRun || !found.Erased) {
 		if err = s.setTenant(ctx, c, found.Slug); err == nil && c.Tenant.Org.State != tenants.Active {
@@ -170,13 +174,13 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 // maxNamed bounds the names in a message.
 const maxNamed = 10
 
-// access says what works again and no more with the access of the backup.
-func (r *OrganizationRestored) access() string {
+// access says what works again and no more with the access of the backup, behind a beginning; empty if nothing does.
+func (r *OrganizationRestored) access(begins, would string) string {
 	var says []string
 	for _, part := range []struct {
 		list  []Revival
 		verbs string
-	}{{r.Revived, "works again"}, {r.Stopped, "stops working"}} {
+	}{{r.Revived, would + "work again"}, {r.Stopped, would + "stop working"}} {
 		if len(part.list) == 0 {
 			continue
 		}
@@ -188,13 +192,10 @@ func (r *OrganizationRestored) access() string {
 		if more := len(part.list) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("and %d more", more))
 		}
-		says = append(says, fmt.Sprintf("%s: %s", part.verbs, strings.Join(names, ", ")))
+		says = append(says, fmt.Sprintf("these %s: %s", part.verbs, strings.Join(names, ", ")))
 	}
-	switch {
-	case len(says) == 0:
+	if len(says) == 0 {
 		return ""
-	case r.Access == AccessNow:
-		return "Access stays as it is now. With --access then " + strings.Join(says, "; ") + "."
 	}
-	return "With the access of then " + strings.Join(says, "; ") + "."
+	return begins + strings.Join(says, "; ") + "."
 }

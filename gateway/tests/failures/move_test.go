@@ -159,7 +159,7 @@ func TestMoveUnderLoad(t *testing.T) {
 			t.Fatalf("move to %s: got %v, want no error", to, err)
 		}
 		t.Logf("to %s: %s, writes held %.1f s, steps %v", to, time.Since(began).Round(time.Millisecond), report.HeldSeconds, steps)
-		if report.To != to || report.HeldSeconds <= 0 || !strings.HasSuffix(strings.Join(steps, " "), "holding done") {
+		if report.To != to || report.HeldSeconds <= 0 || !strings.HasSuffix(strings.Join(steps, " "), "pausing writes done") {
 			t.Errorf("report = %+v, steps %v, want one to the other backend with a hold", report, steps)
 		}
 		var contacts int64

@@ -261,3 +261,44 @@ func TestLogIsPruned(t *testing.T) {
 		t.Errorf("got %v %v, want those from %s on", hours, err, hour(4))
 	}
 }
+
+// TestFindMoment_Hole: a second that a killed gateway had not logged is refused with the reason and the nearest ones,
+// however many others are available.
+func TestFindMoment_Hole(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	l := openLog(t, folder)
+	late := func(n, since int) store.PageCut {
+		cut := pagesOf(second(n), store.CutChanged, fmt.Sprint(n))
+		cut.Since = second(since)
+		return cut
+	}
+	ship(t, l, pagesOf(second(1), store.CutCreated, "1"), late(8, 4)) // nothing is known of seconds 5 to 7
+	for n := range 6 {
+		ship(t, l, late(12+4*n, 8+4*n))
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	manifest := fmt.Sprintf(`{"format": 1, "began": %q, "ended": %q, "cut": 1, "databases": [{"backend": "default", "file": %q}]}`,
+		second(1).Format(time.RFC3339), second(2).Format(time.RFC3339), controlFile)
+	d, err := Folder(folder, true)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(folder, manifests), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, manifests, "20261127T154501Z.json"), []byte(manifest), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]string{
+		6:  "nobody logged changes in that second, because the gateway was killed or could not write the log; the nearest are 2026-11-27T15:45:04Z and 2026-11-27T15:45:08Z",
+		2:  "no backup ended before it; available are",
+		40: "the log ends; available are",
+	} {
+		if _, err := d.FindMoment(t.Context(), "", second(n)); !errors.Is(err, ErrNoMoment) || !strings.Contains(err.Error(), want) {
+			t.Errorf("second %d: got %v, want %q", n, err, want)
+		}
+	}
+}

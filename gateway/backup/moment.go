@@ -207,6 +207,26 @@ func merge(all []span) (merged []span) {
 // maxSpans bounds the spans that an error names.
 const maxSpans = 5
 
+// unavailable returns ErrNoMoment with a reason, the nearest seconds if the time is between two spans, and the newest
+// spans.
+func unavailable(at time.Time, reason string, all []span) error {
+	all = merge(all)
+	if after := slices.IndexFunc(all, func(s span) bool { return s.first.After(at) }); after > 0 {
+		reason += fmt.Sprintf("; the nearest are %s and %s",
+			all[after-1].last.Format(time.RFC3339), all[after].first.Format(time.RFC3339))
+	}
+	says := "none"
+	if len(all) > 0 {
+		newest := make([]string, 0, maxSpans)
+		for _, s := range all[max(0, len(all)-maxSpans):] {
+			newest = append(newest, s.String())
+		}
+		slices.Reverse(newest)
+		says = strings.Join(newest, ", ")
+	}
+	return fmt.Errorf("%w: %s: %s; available are: %s", ErrNoMoment, at.Format(time.RFC3339), reason, says)
+}
+
 // FindMoment returns the moment of a second. A backup of that name is its base, or the newest that can be. Errors:
 // ErrNoMoment, which says which seconds are available; those of Read.
 func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Moment, error) {
@@ -246,24 +266,15 @@ func (d *Depot) FindMoment(ctx context.Context, name string, at time.Time) (*Mom
 		if slices.ContainsFunc(found, func(s span) bool { return !at.Before(s.first) && !at.After(s.last) }) {
 			return x.moment(d, m, at), nil
 		}
+		if slices.ContainsFunc(found, func(s span) bool { return s.first.After(at) }) {
+			why = "nobody logged changes in that second, because the gateway was killed or could not write the log"
+		}
 		if m.Ended.Before(at) && reason == "no backup ended before it" {
 			reason = why
 		}
 		all = append(all, found...)
 	}
-	all = merge(all)
-	if reason == logEnds && slices.ContainsFunc(all, func(s span) bool { return s.first.After(at) }) {
-		reason = "nobody logged changes in that second, because the gateway was killed or had not begun"
-	}
-	slices.Reverse(all)
-	texts := make([]string, 0, maxSpans)
-	for _, s := range all[:min(len(all), maxSpans)] {
-		texts = append(texts, s.String())
-	}
-	if len(texts) == 0 {
-		texts = append(texts, "none")
-	}
-	return nil, fmt.Errorf("%w: %s: %s; available are: %s", ErrNoMoment, at.Format(time.RFC3339), reason, strings.Join(texts, ", "))
+	return nil, unavailable(at, reason, all)
 }
 
 // moment returns the moment of a backup and a second to which it can be completed.

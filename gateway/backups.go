@@ -181,7 +181,8 @@ func (s *Services) backUpOnTime(ctx context.Context) {
 	}
 }
 
-// lastBackup returns when the newest backup in the place of the settings began; the zero time if there is none.
+// lastBackup returns when the newest backup in the place of the settings began; the zero time if there is none. Errors:
+// backup.ErrForeign, and those of the place.
 func (s *Services) lastBackup(ctx context.Context) (last time.Time, err error) {
 	depot, err := openDepot(&s.cfg, s.cfg.Backup.To, false)
 	if err != nil {
@@ -191,6 +192,9 @@ func (s *Services) lastBackup(ctx context.Context) (last time.Time, err error) {
 		return time.Time{}, err
 	}
 	defer func() { err = errors.Join(err, depot.Close()) }()
+	if err := depot.CheckOwner(ctx, s.directory.Installation()); err != nil {
+		return time.Time{}, err
+	}
 	names, err := depot.List(ctx)
 	for _, name := range names {
 		if last, err = backup.Began(name); err != nil || !last.After(s.now()) { // otherwise the clock was ahead
@@ -250,6 +254,15 @@ func (s *Services) backUpNow(ctx context.Context) error {
 	return err
 }
 
+// adviceOnPlace returns what to do about an error of the place of the settings; other is for any other than
+// backup.ErrForeign.
+func adviceOnPlace(err error, other string) string {
+	if errors.Is(err, backup.ErrForeign) {
+		return "set backup.to to another place, and restart the gateway"
+	}
+	return other
+}
+
 // examineBackups reports how old the newest backup is.
 func (s *Services) examineBackups(ctx context.Context, e *examination) {
 	if s.cfg.Backup.To == "" {
@@ -262,7 +275,7 @@ func (s *Services) examineBackups(ctx context.Context, e *examination) {
 	due := s.cfg.Backup.Due(s.now())
 	switch {
 	case err != nil:
-		e.wrong("backups", err.Error(), "let this user read and write there, or correct the settings backup.*")
+		e.wrong("backups", err.Error(), adviceOnPlace(err, "let this user read and write there, or correct the settings backup.*"))
 	case !last.Before(due) && s.examineChanges(e, last):
 	case !last.Before(due):
 		e.good("backups", "the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339))

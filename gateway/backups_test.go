@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,4 +131,43 @@ func TestImport_WhileRestored(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 	}
+}
+
+// TestDoctor_LostPlace: a folder of backups that is lost for good is begun anew by the command that doctor names, and
+// changes are logged into it again without a restart.
+func TestDoctor_LostPlace(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Data, cfg.Backup = t.TempDir(), config.Backup{To: filepath.Join(t.TempDir(), "backups"), At: []string{"03:00"}, Log: time.Hour}
+	s, err := OpenServices(t.Context(), cfg, Options{Holder: "a test", Init: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	acme := newAcme(t, s)
+	write := func(what string, until func(backup.LogStatus) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !until(s.pages.Status()); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: got %+v", what, s.pages.Status())
+			}
+			if err := s.reports.Revocations.In(acme.Workspace()).Insert(t.Context(), &reports.Revocation{PID: rand.Text()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("before", func(status backup.LogStatus) bool { return status.Cut > 0 })
+	if err := os.RemoveAll(cfg.Backup.To); err != nil {
+		t.Fatal(err)
+	}
+	write("removed", func(status backup.LogStatus) bool { return status.Failed != nil })
+	e := &examination{}
+	s.examineBackups(t.Context(), e)
+	if len(e.found) != 1 || !strings.Contains(e.found[0].Advice, "tenantry backup --to "+cfg.Backup.To) {
+		t.Errorf("got %+v, want the command that begins anew", e.found)
+	}
+	if _, err := s.backUp(t.Context(), cfg.Backup.To, backup.Options{}, true); err != nil {
+		t.Fatal(err)
+	}
+	write("backed up", func(status backup.LogStatus) bool { return status.Failed == nil })
 }

@@ -148,7 +148,9 @@ func (s *Services) examineFailure(e *examination) bool {
 	if !status.Last.IsZero() {
 		says = fmt.Sprintf("changes since %s are not logged: %s", status.Last.Format(time.RFC3339), why)
 	}
-	e.wrong("backups", says, "mount "+s.cfg.Backup.To+", make room in it, or let this user write there")
+	to := s.cfg.Backup.To
+	e.wrong("backups", says, adviceOnPlace(status.Failed, "mount "+to+", make room in it, or let this user write there; "+
+		"if it is lost for good, begin anew in it: tenantry backup --to "+to))
 	return true
 }
 

@@ -119,14 +119,8 @@ func foreignIn(folder string) (string, error) {
 // mark makes an empty place one for the backups of an installation. Error: it has something else, or backups of another
 // installation, and removing old backups could remove that.
 func (d *Depot) mark(ctx context.Context, installation string) error {
-	for info, err := range d.sets.List(ctx, marks) {
-		switch {
-		case err != nil:
-			return fmt.Errorf("listing the backups in %s: %w", d, err)
-		case info.Name != marks+installation:
-			return foreignPlace(d.String(), strings.TrimPrefix(info.Name, marks), installation)
-		}
-		return nil
+	if marked, err := d.owned(ctx, installation); marked || err != nil {
+		return err
 	}
 	if found, err := d.foreign(ctx); err != nil {
 		return fmt.Errorf("looking for other things in %s: %w", d, err)
@@ -142,6 +136,27 @@ func (d *Depot) mark(ctx context.Context, installation string) error {
 		err = d.put(ctx, marks+installation, path)
 	}
 	return errors.Join(err, os.RemoveAll(d.staging))
+}
+
+// CheckOwner returns ErrForeign if the place is marked as that of another installation. Errors also: those of
+// blobs.Bucket.
+func (d *Depot) CheckOwner(ctx context.Context, installation string) error {
+	_, err := d.owned(ctx, installation)
+	return err
+}
+
+// owned reports whether the place is marked as that of an installation. Errors: those of CheckOwner.
+func (d *Depot) owned(ctx context.Context, installation string) (bool, error) {
+	for info, err := range d.sets.List(ctx, marks) {
+		switch {
+		case err != nil:
+			return false, fmt.Errorf("listing the backups in %s: %w", d, err)
+		case info.Name != marks+installation:
+			return false, foreignPlace(d.String(), strings.TrimPrefix(info.Name, marks), installation)
+		}
+		return true, nil
+	}
+	return false, nil
 }
 
 // FilesPrefix returns the prefix of the bytes of files in a bucket with backups of that prefix.

@@ -169,7 +169,9 @@ func TestLogIsCutAtAnIncompleteRecord(t *testing.T) {
 func TestLogIsOfOneProcess(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	ship(t, openLog(t, folder), pagesOf(second(1), store.CutCreated, "one"))
+	first := openLog(t, folder)
+	ship(t, first, pagesOf(second(1), store.CutCreated, "one"))
+	defer func() { _ = first.Close() }() // otherwise the garbage collector may unlock it
 	if err := shipped(t, openLog(t, folder), pagesOf(second(2), store.CutChanged, "two")); !errors.Is(err, ErrLogBusy) {
 		t.Errorf("got %v, want %v", err, ErrLogBusy)
 	}

@@ -122,10 +122,12 @@ func checkMark(folder, installation string) error {
 	return fmt.Errorf("%s: %w, because %s is missing: mount it again", folder, errUnmarked, marks+installation)
 }
 
-// foreignPlace is the error of a place that is marked as that of another installation.
+// ErrForeign: a place is marked as that of another installation.
+var ErrForeign = errors.New("is for the backups of another installation")
+
+// foreignPlace returns ErrForeign with both installations.
 func foreignPlace(place, other, own string) error {
-	return fmt.Errorf("%s is for the backups of another installation (%s), and this one is %s: name a place of its own for each",
-		place, other, own)
+	return fmt.Errorf("%s %w (%s), and this one is %s: name a place of its own for each", place, ErrForeign, other, own)
 }
 
 // open opens the log for a cut of a time. If the folder does not have all that was logged so far, the log begins anew.

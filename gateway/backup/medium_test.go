@@ -167,7 +167,7 @@ func TestLogIsOfOneInstallation(t *testing.T) {
 	foreign := openLog(t, folder)
 	foreign.Begin("b")
 	err = shipped(t, foreign, pagesOf(second(3), store.CutCreated, "three"))
-	if err == nil || !strings.Contains(err.Error(), "(a), and this one is b") {
+	if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "(a), and this one is b") {
 		t.Errorf("got %v, want both installations named", err)
 	}
 	after, err := os.ReadFile(hourOf(folder, second(0)))

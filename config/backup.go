@@ -79,7 +79,7 @@ func (b *Backup) check(fault func(name, format string, args ...any)) {
 			fault("backup.to", "%.100q cannot be used: %s", b.To, strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	case b.To != "" && !filepath.IsAbs(b.To):
-		fault("backup.to", "must be the whole path of a folder, s3://bucket/prefix, or empty, not %.100q", b.To)
+		fault("backup.to", "must be the whole path of a folder, s3://bucket/prefix, or empty")
 	}
 	for _, at := range b.At {
 		if _, err := time.Parse(timeOfDay, at); err != nil {

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -255,6 +256,7 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	if strings.TrimSpace(c.Data) == "" {
 		fault("data", "name the folder that holds the data")
 	}
+	c.checkPaths(fault)
 	address := func(name, value, which string) {
 		if _, _, err := net.SplitHostPort(value); err != nil {
 			fault(name, "%sis not an address like 127.0.0.1:8080", which)
@@ -391,6 +393,19 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
 	return p.Masked(), nil
+}
+
+// checkPaths reports paths that begin with ~, which would be a folder of that name in the working directory.
+func (c *Config) checkPaths(fault func(name, format string, args ...any)) {
+	paths := map[string]string{"data": c.Data, "keyring": c.Keyring, "files.folder": c.Files.Folder}
+	for name, b := range c.Backends {
+		paths["backends."+name+".dir"] = b.Dir
+	}
+	for _, setting := range slices.Sorted(maps.Keys(paths)) {
+		if strings.HasPrefix(paths[setting], "~") {
+			fault(setting, "begins with ~, which only a shell replaces: write the whole path")
+		}
+	}
 }
 
 // KeyringPath returns the path of the keyring file.

@@ -206,6 +206,12 @@ func TestFaultsInWords(t *testing.T) {
 		{file: "data: {folder: x}", want: []string{"data: must be a text (FILE line 1)"}},
 		{environ: "TENANTRY_LOG_LEVEL=debug", want: []string{"log_level: there is no such setting; did you mean TENANTRY_LOG__LEVEL? (TENANTRY_LOG_LEVEL)"}},
 		{environ: "TENANTRY_REDIS__PASWORD=" + hidden, want: []string{"redis.pasword: there is no such setting; did you mean TENANTRY_REDIS__PASSWORD? (TENANTRY_REDIS__PASWORD)"}},
+		{file: "data: ~/a\nkeyring: ~/b\nfiles: {folder: ~/c}\nbackends: {eu: {engine: sqlite, dir: ~/d}}\nbackup: {to: ~/e}\n", want: []string{
+			`backends.eu.dir: begins with ~, which only a shell replaces: write the whole path (FILE line 4 says "~/d")`,
+			`backup.to: must be the whole path of a folder, s3://bucket/prefix, or empty (FILE line 5 says "~/e")`,
+			`data: begins with ~, which only a shell replaces: write the whole path (FILE line 1 says "~/a")`,
+			`files.folder: begins with ~, which only a shell replaces: write the whole path (FILE line 3 says "~/c")`,
+			`keyring: begins with ~, which only a shell replaces: write the whole path (FILE line 2 says "~/b")`}},
 		{environ: "TENANTRY_DATA__FOLDER=x", want: []string{"data.folder: there is no such setting (TENANTRY_DATA__FOLDER)"}},
 		{file: "backends: {eu: {engine: mongo, uri: 'mongodb://h', max_pool: big}}", environ: "TENANTRY_BACKENDS_EU_URI=" + hidden, want: []string{
 			`backends.eu.max_pool: must be a whole number (FILE line 1 says "big")`, "backends_eu_uri: there is no such setting; did you mean TENANTRY_BACKENDS__EU__URI? (TENANTRY_BACKENDS_EU_URI)"}},

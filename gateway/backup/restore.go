@@ -88,7 +88,7 @@ func (t *Target) Check(m *Manifest, identity bool) error {
 	case m.Keyring == "":
 		return fmt.Errorf("%w: the backup has none, so put the copy that you kept apart at %s first", ErrKeyring, t.Keyring)
 	case !identity:
-		return fmt.Errorf("%w: the backup has it encrypted, so name the file with the age identity that opens it with --identity", ErrKeyring)
+		return fmt.Errorf("%w: the backup has it encrypted, so name the file with the age identity that opens it: --identity FILE", ErrKeyring)
 	}
 	return nil
 }
@@ -344,7 +344,7 @@ func (d *Depot) openKeyring(ctx context.Context, m *Manifest, t *Target, identit
 	}
 	ids, err := age.ParseIdentities(identity)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the file of --identity has no age identity (a line AGE-SECRET-KEY-…): %w", ErrKeyring, err)
+		return nil, fmt.Errorf("%w: the file has no age identity (a line AGE-SECRET-KEY-…)", ErrKeyring)
 	}
 	sealed, err := d.openPart(ctx, m, keyringFile)
 	if err != nil {

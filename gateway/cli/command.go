@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tenantry/gateway/backup"
 	"tenantry/gateway/control"
 	"tenantry/internal/declare"
 	"tenantry/tenants"
@@ -267,7 +268,13 @@ func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
 	case read == "stdin" && text == "true":
 		return lazyValue(p.password), nil
 	case read == "text" && text != "":
-		return lazyValue(func() (string, error) { return smallFile(text) }), nil
+		return lazyValue(func() (string, error) {
+			content, err := smallFile(text)
+			if err != nil {
+				err = fmt.Errorf("--%s: %w", f.Flag, err)
+			}
+			return content, err
+		}), nil
 	case read == "file" && text != "":
 		return lazyValue(func() (string, error) { return transferKey(text) }), nil
 	case read != "":
@@ -291,10 +298,21 @@ func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
 	case "bool":
 		return text == "true", nil
 	case "int":
+		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < f.Rule.Min {
+			return nil, usagef("--%s %s: must be at least %d", f.Flag, text, f.Rule.Min)
+		}
 		return json.Number(text), nil
 	}
-	if what, _ := pflag.UnquoteUsage(flag); what == "place" {
+	if enum := f.Rule.Enum; len(enum) > 0 && !slices.Contains(enum, text) {
+		return nil, usagef("--%s %.60q: must be %s", f.Flag, text, strings.Join(enum, " or "))
+	}
+	switch what, _ := pflag.UnquoteUsage(flag); what {
+	case "place":
 		return backupPlace("--"+f.Flag, text)
+	case "second":
+		if _, err := backup.ParseMoment(text); err != nil {
+			return nil, usagef("--%s: %v", f.Flag, err)
+		}
 	}
 	return text, nil
 }
@@ -350,9 +368,9 @@ func smallFile(name string) (string, error) {
 	switch {
 	case err != nil:
 	case len(raw) > maxTextFile:
-		err = fmt.Errorf("%s holds more than %d bytes", name, maxTextFile)
+		err = fmt.Errorf("the file %s holds more than %d bytes", name, maxTextFile)
 	case len(bytes.TrimSpace(raw)) == 0: // it would be taken as if the flag was not given
-		err = fmt.Errorf("%s is empty", name)
+		err = fmt.Errorf("the file %s is empty", name)
 	}
 	return string(raw), err
 }

@@ -123,13 +123,19 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// checkNames refuses an empty name of a file, folder, place, backup or second, which a variable that is not set leaves:
-// it would be taken as if the flag was not given.
+// checkNames refuses names that a shell has made by mistake: an empty one of a file, folder, place, backup or second,
+// which a variable that is not set leaves and which would be taken as if the flag was not given, and a path that begins
+// with ~, which would be a folder of that name.
 func checkNames(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		what, _ := pflag.UnquoteUsage(f)
-		if f.Value.String() == "" && slices.Contains([]string{"file", "folder", "place", "backup", "second"}, what) && err == nil {
+		isPath := slices.Contains([]string{"file", "folder", "place"}, what)
+		switch text := f.Value.String(); {
+		case err != nil:
+		case text == "" && (isPath || slices.Contains([]string{"backup", "second"}, what)):
 			err = usagef("--%s is empty: name a %s", f.Name, what)
+		case isPath && strings.HasPrefix(text, "~"):
+			err = usagef("--%s %s begins with ~, which the shell did not replace: write the whole path", f.Name, text)
 		}
 	})
 	return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -16,18 +17,16 @@ import (
 	"tenantry/gateway/control"
 )
 
-// backupPlace returns a place of backups as the gateway names it: a server has another working folder.
+// backupPlace returns a place of backups as the gateway names it: a server has another working folder. Errors: wrong
+// usage.
 func backupPlace(flag, place string) (string, error) {
 	switch {
 	case place == "":
-		return "", fmt.Errorf("%s is empty: name a folder, or a bucket as s3://bucket/prefix", flag)
+		return "", usagef("%s is empty: name a folder, or a bucket as s3://bucket/prefix", flag)
 	case config.IsBucket(place):
 		return place, nil
 	case strings.Contains(place, "://"):
-		return "", fmt.Errorf("%s %s: name a folder by its path, or a bucket as s3://bucket/prefix", flag, place)
-	}
-	if place == "~" || strings.HasPrefix(place, "~/") {
-		return "", fmt.Errorf("%s begins with ~, which the shell did not replace: name the whole path", place)
+		return "", usagef("%s %s: name a folder by its path, or a bucket as s3://bucket/prefix", flag, place)
 	}
 	return filepath.Abs(place)
 }
@@ -109,7 +108,7 @@ func (p *program) restoreCommand() *cobra.Command {
 		}
 		if at != "" {
 			if o.At, err = backup.ParseMoment(at); err != nil {
-				return fmt.Errorf("--at: %w", err)
+				return usagef("--at: %v", err)
 			}
 		}
 		if identity != "" {
@@ -130,6 +129,9 @@ func (p *program) restoreCommand() *cobra.Command {
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("the restoration was interrupted (%w): no gateway serves what is there; the same command begins again",
 				context.Cause(ctx))
+		}
+		if errors.Is(err, backup.ErrKeyring) && identity != "" {
+			return fmt.Errorf("%w (--identity %s)", err, identity)
 		}
 		if err != nil {
 			return explainOpenError(cfg, err)

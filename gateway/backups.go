@@ -88,15 +88,43 @@ func checkPlace(cfg *config.Config, place string) error {
 		return nil
 	}
 	for _, folder := range folders(cfg) {
-		a, b := resolved(folder), resolved(place)
-		in, errIn := filepath.Rel(a, b)
-		around, errAround := filepath.Rel(b, a)
-		if errIn == nil && filepath.IsLocal(in) || errAround == nil && filepath.IsLocal(around) {
-			return fmt.Errorf("%s is in %s or around it, which the gateway uses itself; name a folder elsewhere, on another disk at best",
-				place, folder)
+		how := ""
+		switch {
+		case isIn(folder, place):
+			how = "in"
+		case isIn(place, folder):
+			how = "around"
+		default:
+			continue
+		}
+		return fmt.Errorf("%s is %s %s, which the gateway uses itself; name a folder elsewhere, on another disk at best",
+			place, how, folder)
+	}
+	return nil
+}
+
+// checkTarget returns an error if a backup would be restored into a folder in its own place, or around it.
+func checkTarget(cfg *config.Config, place string) error {
+	if config.IsBucket(place) {
+		return nil
+	}
+	for _, folder := range folders(cfg) {
+		switch {
+		case isIn(place, folder):
+			return fmt.Errorf("a backup is not restored into its own place: %s is in %s; name a folder outside it, such as with --data",
+				folder, place)
+		case isIn(folder, place):
+			return fmt.Errorf("a backup is not restored around its own place: %s has %s in it; name another folder, such as with --data",
+				folder, place)
 		}
 	}
 	return nil
+}
+
+// isIn reports whether a path leads into a folder, or to it.
+func isIn(folder, path string) bool {
+	below, err := filepath.Rel(resolved(folder), resolved(path))
+	return err == nil && filepath.IsLocal(below)
 }
 
 // resolved returns the path without symbolic links, as far as it exists.

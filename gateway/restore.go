@@ -56,8 +56,8 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := checkPlace(&cfg, o.From); err != nil {
-		return nil, fmt.Errorf("a backup is not restored into its own place: %w (--data names the folder to restore to)", err)
+	if err := checkTarget(&cfg, o.From); err != nil {
+		return nil, err
 	}
 	if err := checkUnused(cfg.Data); err != nil {
 		return nil, err

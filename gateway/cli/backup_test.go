@@ -45,9 +45,15 @@ func TestBackupAndRestore(t *testing.T) {
 			must("no keyring", "backup --data "+dir+" --to "+place)
 			refused("keyring", "restore", "--from", place, "--data", other)
 			refused("has no log of changes", "restore", "--from", place, "--data", other, "--at", "2026-11-27T15:45:07Z")
-			for _, data := range []string{place, filepath.Join(place, "sub"), filepath.Dir(place)} {
-				refused("its own place", "restore", "--from", place, "--data", data)
+			for data, says := range map[string]string{
+				place:                       place + " is in " + place + "; name a folder outside it, such as with --data",
+				filepath.Join(place, "sub"): filepath.Join(place, "sub") + " is in " + place + "; name a folder outside it, such as with --data",
+				filepath.Dir(place):         filepath.Dir(place) + " has " + place + " in it",
+			} {
+				refused(says, "restore", "--from", place, "--data", data)
 			}
+			refused(filepath.Join(dir, "sub")+" is in "+dir, "backup", "--to", filepath.Join(dir, "sub"), "--data", dir)
+			refused(filepath.Dir(dir)+" is around "+dir, "backup", "--to", filepath.Dir(dir), "--data", dir)
 			ring, err := os.ReadFile(filepath.Join(dir, "keyring.json"))
 			if err == nil {
 				err = os.MkdirAll(other, 0o700)
@@ -59,11 +65,23 @@ func TestBackupAndRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			must("can be restored", "restore --dry-run --from "+place+" --data "+other)
-			must("20", "restore --from "+place+" --data "+other)
+			if restored := run(t, "", "restore", "--from", place, "--data", other, "--output", output); restored.code != 0 ||
+				!strings.Contains(restored.stdout, "20") || strings.Contains(restored.stdout, "never") {
+				t.Errorf("a restoration without a second: exit %d\n%s%s", restored.code, restored.stdout, restored.stderr)
+			}
 			must("acme", "org list --data "+other)
 			must("20", "backup list --from "+place)
 			must("nothing to restore", "org restore acme --from "+place+" --data "+dir)
 			refused("begins with ~", "backup", "list", "--from", "~/backups")
+			sealed, wrong := place+"-sealed", filepath.Join(t.TempDir(), "wrong.txt")
+			if err := os.WriteFile(wrong, []byte("not a key"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			must("age", "backup --data "+dir+" --to "+sealed+" --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p")
+			elsewhere := filepath.Join(t.TempDir(), "data")
+			refused("opens it: --identity FILE", "restore", "--from", sealed, "--data", elsewhere, "--dry-run")
+			refused("the file has no age identity (a line AGE-SECRET-KEY-…) (--identity "+wrong+")",
+				"restore", "--from", sealed, "--data", elsewhere, "--identity", wrong)
 			refused("no backup in", "restore", "--from", dir, "--data", filepath.Join(t.TempDir(), "data"))
 		})
 	}

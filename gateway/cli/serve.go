@@ -29,6 +29,9 @@ func (p *program) serveCommand() *cobra.Command {
 			"uses the data folder, such as after an upgrade of the program: its clients wait for a moment, and none is refused.\n\n" +
 			"Settings come from the file of --config, from TENANTRY_ variables (TENANTRY_LOG__LEVEL is log.level) and from flags;\n" +
 			"variables override the file, and flags override both. The sockets of systemd override the addresses.",
+		Example: "  tenantry serve --init --data /srv/tenantry\n" +
+			"  tenantry serve --config /etc/tenantry/settings.yaml\n" +
+			"  tenantry serve --config /etc/tenantry/settings.yaml --takeover",
 	}
 	flags := cmd.Flags()
 	flags.String("listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")

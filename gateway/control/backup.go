@@ -26,8 +26,8 @@ func (s *Server) backupCommand() Command {
 		Audit: operation.AuditAlways,
 		Long: "Back up the whole installation while it serves: databases, the bytes of files, and with --recipient the keyring.\n" +
 			"PLACE is a folder, by its whole path on the machine of the server, or a bucket as s3://bucket/prefix, whose server and keys\n" +
-			"are the settings backup.s3. A backup is named by its time, and is there when it is complete and checked. The bytes of files\n" +
-			"are there once for all backups. Nobody but the user of the server can read a folder.\n" +
+			"are the settings backup.s3. A backup is named by its time, and appears once it is complete and verified. The bytes of files\n" +
+			"are stored once and shared by all backups. Nobody but the user of the server can read a folder.\n" +
 			"A backup that was interrupted leaves nothing but bytes of files, which the next one need not copy again.",
 		Example: "  tenantry backup --to /backup/tenantry --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p --keep 14\n" +
 			"  tenantry restore --from /backup/tenantry --identity key.txt",

@@ -316,6 +316,8 @@ func (s *Server) ungrouped() Group {
 			Long: "Check the settings, the keyring, every backend with its indexes, Redis, organizations that are being moved, and\n" +
 				"whether the data of each organization is whole: that reads all of it, and --quick leaves it out.\n" +
 				"It changes nothing, and fails if something is wrong.",
+			Example: "  tenantry doctor\n" +
+				"  tenantry doctor --quick --config /etc/tenantry/settings.yaml",
 			Table: "what, verdict, says",
 		}, s.examine),
 	}}

@@ -119,11 +119,25 @@ func (p *program) command(c *control.Command, siblings []control.Command) *cobra
 			}
 			streams.Progress, streams.Operator = b.update, operator()
 			answer, err := client.Do(ctx, row.Name, in, streams)
+			l.nameFiles(row, err)
 			b.end()
 			return p.show(row, answer, end(answer, err))
 		})
 	})
 	return l.Command
+}
+
+// nameFiles adds to an error about the content of a flag's file the name of the file, which a server does not know.
+func (l *rowCommand) nameFiles(row *control.Command, err error) {
+	refused, is := errors.AsType[*control.Error](err)
+	for _, f := range row.Fields {
+		if is && f.Tag.Get("read") == "text" {
+			flag := "--" + f.Flag
+			if says, about := strings.CutPrefix(refused.Message, flag+": "); about {
+				refused.Message = fmt.Sprintf("%s %s: %s", flag, l.Flag(f.Flag).Value, says)
+			}
+		}
+	}
 }
 
 // operator returns the name of the account that gives the command. Under sudo it is the account of the person who

@@ -185,11 +185,12 @@ func (s *Server) compareAudit(ctx context.Context, c *call, in HeadToCompare) (a
 	})
 	switch {
 	case audit.IsForeignHead(err):
-		err = fail(CodeInvalid, "--against: %v. It is of another log, or of a time after two calls of tenantry audit rotate-key "+
-			"which a restored backup does not know", err)
+		err = fail(CodeInvalid, "--against: this is not a head of this log: it belongs to another log, or was signed with keys that "+
+			"this installation does not have (a restored backup lacks those that tenantry audit rotate-key made since)")
 	case err == nil && out.Replaced():
 		err = fail(CodeFailed, "the audit log does not continue the earlier head: %s. The log was cut off or replaced, or a "+
-			"backup was restored (then tenantry audit shows restore, and heads from before that backup still fit)", out.What)
+			"backup was restored (then tenantry audit shows restore, or org.restore of an organization that had been erased, and heads "+
+			"from before that backup still fit)", out.What)
 	case err == nil && out.What != "":
 		err = fail(CodeFailed, "the audit log has been tampered with: %s", out.What)
 	case err == nil && !out.Intact:

@@ -97,7 +97,7 @@ func TestHeads_Restored(t *testing.T) {
 				if err := against(t, restored, log, before[log]); err != nil {
 					t.Errorf("log %q, against the head of before the backup: %v", log, err)
 				}
-				if err := against(t, restored, log, after[log]); !says(err, "those after record", "are gone", "a backup was restored") {
+				if err := against(t, restored, log, after[log]); !says(err, "those after record", "are gone", "a backup was restored", "org.restore") {
 					t.Errorf("log %q, against a head of after the backup: got %v, want that records are gone", log, err)
 				}
 			}
@@ -174,7 +174,7 @@ func TestHeads_OrganizationRestored(t *testing.T) {
 		}
 	}
 	then := headOf(t, s.Gateway, clock, "acme-then")
-	if err := against(t, s.Gateway, "acme-then", kept); !says(err, "not a head that this installation signed for this log") || then.Size >= kept.Size {
+	if err := against(t, s.Gateway, "acme-then", kept); !says(err, "not a head of this log") || then.Size >= kept.Size {
 		t.Errorf("got %+v %v, want a log of its own", then, err)
 	}
 }
@@ -223,7 +223,7 @@ func TestHeads_OlderControlData(t *testing.T) {
 	if found := logFindings(t, s.Gateway); strings.Contains(found, "wrong") {
 		t.Errorf("doctor, after a restart: got %q, want nothing wrong", found)
 	}
-	if err := against(t, s.Gateway, "acme", kept); !says(err, "not a head that this installation signed") {
+	if err := against(t, s.Gateway, "acme", kept); !says(err, "not a head of this log") {
 		t.Errorf("got %v, want that no key here verifies the head", err)
 	}
 }

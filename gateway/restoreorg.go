@@ -429,8 +429,13 @@ func (s *Services) organizationThen(
 	ctx context.Context, depot *backup.Depot, m *backup.Manifest, then *backup.Moment, slug string,
 ) (*tenants.Tenant, error) {
 	o, err := s.directory.Stored(ctx, slug)
+	if errors.Is(err, tenants.ErrUnknownTenant) {
+		return nil, &control.Error{
+			Code: control.CodeNotFound, Message: fmt.Sprintf("the backup %s has no organization %q", m.Name, slug),
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("the backup %s has no organization %q: %w", m.Name, slug, err)
+		return nil, fmt.Errorf("organization %s in the backup %s: %w", slug, m.Name, err)
 	}
 	name := fmt.Sprintf("org-%d", o.OrgID)
 	own := func(d *backup.Database) bool { return d.File == name+".db" || strings.HasPrefix(d.File, name+"-") }

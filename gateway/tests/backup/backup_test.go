@@ -1127,8 +1127,13 @@ func TestRestoreOrganization(t *testing.T) {
 					change(in)
 					in.DryRun = in.As == ""
 				}
-				if _, err := restore(dry); err == nil {
+				_, err := restore(dry)
+				if err == nil {
 					t.Errorf("%s: got no error", what)
+				}
+				if none := fmt.Sprintf("the backup %s has no organization %q", m.Name, "cedar"); what == "no such organization" &&
+					(err == nil || err.Error() != none) {
+					t.Errorf("%s: got %v, want %s", what, err, none)
 				}
 			}
 		})

@@ -59,7 +59,7 @@ func (b *Backup) Bucket(place string) (S3, error) {
 		if setting == "backup.s3.bucket" || setting == "backup.s3.prefix" {
 			setting = "s3://bucket/prefix" // it is no setting
 		}
-		faults = append(faults, fmt.Errorf(setting+" "+format, args...))
+		faults = append(faults, fmt.Errorf(setting+": "+format, args...))
 	})
 	return s, errors.Join(faults...)
 }

@@ -101,7 +101,9 @@ func (f *Files) check(fault func(name, format string, args ...any)) {
 // check reports settings of the section of that name that cannot be used.
 func (s *S3) check(section string, fault func(name, format string, args ...any)) {
 	u, err := url.Parse(s.Endpoint)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+	if s.Endpoint == "" {
+		fault(section+".endpoint", "is not set: name the server, such as https://s3.example.com")
+	} else if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		fault(section+".endpoint", "is not an address like https://s3.example.com; bucket and keys have settings of their own")
 	}

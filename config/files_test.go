@@ -33,7 +33,7 @@ func TestFilesSettings(t *testing.T) {
 		{server + ", prefix: a//b}}", []string{"files.s3.prefix: must be like"}},
 		{server + ", prefix: " + strings.Repeat("p", 201) + "}}", []string{"files.s3.prefix: must be like"}},
 		{"files: {store: s3}", []string{
-			"files.s3.access_key: name", "files.s3.bucket: name", "files.s3.endpoint: is not an address", "files.s3.secret_key: set"}},
+			"files.s3.access_key: name", "files.s3.bucket: name", "files.s3.endpoint: is not set", "files.s3.secret_key: set"}},
 	} {
 		_, err := loadYAML(t, test.yaml)
 		var lines []string

@@ -33,7 +33,7 @@ func TestBackupAndRestore(t *testing.T) {
 				args[len(args)-3] = "file:///backups"
 				refused("by its path", args...)
 				args[len(args)-3] = "s3://bucket/backups"
-				refused("backup.s3.endpoint", args...)
+				refused("backup.s3.endpoint: is not set", args...)
 			}
 			refused("by its path", "restore", "--from", "file:///backups", "--data", other)
 			for _, flag := range []string{"--at", "--backup"} {

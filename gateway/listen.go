@@ -22,8 +22,8 @@ func (a *App) listen(ctx context.Context, cfg config.Config, inherited handover.
 			var lc net.ListenConfig
 			l, err := lc.Listen(ctx, "tcp", address)
 			if other := inherited[name]; other != nil && errors.Is(err, syscall.EADDRINUSE) {
-				return nil, fmt.Errorf("%w (the server that hands over listens on %s: write the address as it does, or name "+
-					"another port)", listenError(setting, address, err), other.Address)
+				return nil, fmt.Errorf("%w (the server that hands over listens on %s: write the address as it does)",
+					listenError(setting, address, err), other.Address)
 			}
 			if err != nil {
 				return nil, listenError(setting, address, err)

@@ -210,19 +210,25 @@ func (s *Services) backUpOnTime(ctx context.Context) {
 }
 
 // lastBackup returns when the newest backup in the place of the settings began; the zero time if there is none. Errors:
-// backup.ErrForeign, and those of the place.
+// backup.ErrForeign; a place that had the mark of this installation is gone or has it no more, such as an empty mount
+// point, which must not become the place; those of the place.
 func (s *Services) lastBackup(ctx context.Context) (last time.Time, err error) {
 	depot, err := openDepot(&s.cfg, s.cfg.Backup.To, false)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && !s.placed.Load() {
 			err = nil
 		}
 		return time.Time{}, err
 	}
 	defer func() { err = errors.Join(err, depot.Close()) }()
-	if err := depot.CheckOwner(ctx, s.directory.Installation()); err != nil {
+	marked, err := depot.IsOf(ctx, s.directory.Installation())
+	if err == nil && !marked && s.placed.Load() {
+		err = fmt.Errorf("%s has lost the mark of this installation", s.cfg.Backup.To)
+	}
+	if err != nil {
 		return time.Time{}, err
 	}
+	s.placed.Store(marked)
 	names, err := depot.List(ctx)
 	for _, name := range names {
 		if last, err = backup.Began(name); err != nil || !last.After(s.now()) { // otherwise the clock was ahead
@@ -282,13 +288,14 @@ func (s *Services) backUpNow(ctx context.Context) error {
 	return err
 }
 
-// adviceOnPlace returns what to do about an error of the place of the settings; other is for any other than
-// backup.ErrForeign.
-func adviceOnPlace(err error, other string) string {
+// adviceOnPlace returns what to do about an error of the place of the settings.
+func (s *Services) adviceOnPlace(err error) string {
 	if errors.Is(err, backup.ErrForeign) {
 		return "set backup.to to another place, and restart the gateway"
 	}
-	return other
+	to := s.cfg.Backup.To
+	return "mount " + to + ", make room in it, or let this user read and write there; if what was in it is lost for good, " +
+		"tenantry backup --to " + to + " begins anew"
 }
 
 // examineBackups reports how old the newest backup is.
@@ -303,7 +310,7 @@ func (s *Services) examineBackups(ctx context.Context, e *examination) {
 	due := s.cfg.Backup.Due(s.now())
 	switch {
 	case err != nil:
-		e.wrong("backups", err.Error(), adviceOnPlace(err, "let this user read and write there, or correct the settings backup.*"))
+		e.wrong("backups", err.Error(), s.adviceOnPlace(err))
 	case !last.Before(due) && s.examineChanges(e, last):
 	case !last.Before(due):
 		e.good("backups", "the newest in %s is of %s", s.cfg.Backup.To, last.Format(time.RFC3339))

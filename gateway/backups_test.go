@@ -171,3 +171,55 @@ func TestDoctor_LostPlace(t *testing.T) {
 	}
 	write("backed up", func(status backup.LogStatus) bool { return status.Failed == nil })
 }
+
+// TestBackups_PlaceGone: if a folder that had the backups is gone, or an empty mount point is in its stead, that is an
+// error, so that no backup at its time begins anew there; the command does.
+func TestBackups_PlaceGone(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Data, cfg.Backup = t.TempDir(), config.Backup{To: filepath.Join(t.TempDir(), "backups"), At: []string{"00:00"}}
+	s, err := OpenServices(t.Context(), cfg, Options{Holder: "a test", Init: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	to := cfg.Backup.To
+	first, err := s.lastBackup(t.Context())
+	if err != nil || !first.IsZero() {
+		t.Fatalf("before the first backup: got %v %v, want none and no error", first, err)
+	}
+	if _, err := s.backUp(t.Context(), to, backup.Options{}, true); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := s.lastBackup(t.Context()); err != nil || last.IsZero() {
+		t.Fatalf("got %v %v, want the backup", last, err)
+	}
+	for what, lose := range map[string]func() error{
+		"gone":         func() error { return os.Rename(to, to+"-away") },
+		"an empty one": func() error { return errors.Join(os.Rename(to, to+"-away"), os.MkdirAll(filepath.Join(to, "files"), 0o700)) },
+	} {
+		if err := lose(); err != nil {
+			t.Fatal(err)
+		}
+		if last, err := s.lastBackup(t.Context()); err == nil {
+			t.Errorf("%s: got %v, want an error", what, last)
+		}
+		e := &examination{}
+		s.examineBackups(t.Context(), e)
+		if len(e.found) != 1 || !strings.Contains(e.found[0].Advice, "tenantry backup --to "+to) {
+			t.Errorf("%s: got %+v, want it wrong, with what to do", what, e.found)
+		}
+		if err := errors.Join(os.RemoveAll(to), os.Rename(to+"-away", to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.backUp(t.Context(), to, backup.Options{}, true); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := s.lastBackup(t.Context()); err != nil || last.IsZero() {
+		t.Errorf("begun anew: got %v %v, want the backup", last, err)
+	}
+}

@@ -148,9 +148,7 @@ func (s *Services) examineFailure(e *examination) bool {
 	if !status.Last.IsZero() {
 		says = fmt.Sprintf("changes since %s are not logged: %s", status.Last.Format(time.RFC3339), why)
 	}
-	to := s.cfg.Backup.To
-	e.wrong("backups", says, adviceOnPlace(status.Failed, "mount "+to+", make room in it, or let this user write there; "+
-		"if it is lost for good, begin anew in it: tenantry backup --to "+to))
+	e.wrong("backups", says, s.adviceOnPlace(status.Failed))
 	return true
 }
 

@@ -313,7 +313,8 @@ func describeStray(s *tenants.Stray) (says, advice string) {
 	case s.Err != nil:
 		return fmt.Sprintf("does not say which organization it belongs to: %v", s.Err), separate
 	case s.Of != nil && s.Of.State == tenants.Removed:
-		return fmt.Sprintf("is left from organization %s, which was erased", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes --now removes it"
+		return fmt.Sprintf("is left from organization %s, which was erased", s.Of.Slug),
+			"tenantry org delete " + s.Of.Slug + " --yes --now removes it"
 	case s.Of != nil:
 		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, s.Of.Home()), separate
 	case s.Mine:

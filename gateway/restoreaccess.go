@@ -58,15 +58,6 @@ func (a *access) stop(kind, name, since string) {
 	a.stopped = append(a.stopped, control.Revival{Kind: kind, Name: texts.Clip(name), Since: since})
 }
 
-// byID returns records by their identifier.
-func byID[T any](list []T, id func(*T) string) map[string]*T {
-	all := make(map[string]*T, len(list))
-	for i := range list {
-		all[id(&list[i])] = &list[i]
-	}
-	return all
-}
-
 // both reads the records of a kind in the backup, and those that there are now by their identifier. in returns the
 // collection of an organization's records; it gets the services that the organization belongs to.
 func both[T any](
@@ -103,138 +94,141 @@ func gone(now *tenants.Tenant) string {
 	return sinceDeleted
 }
 
-func keyID(k *keys.Key) string             { return k.ID }
-func userID(u *identity.User) string       { return u.ID }
-func accountID(c *identity.Account) string { return c.ID }
+// way is a kind of records by which somebody comes in.
+type way[T any] struct {
+	kind     string
+	in       func(*Services, *tenants.Tenant) store.Collection[T]
+	id, name func(*T) string
+	works    func(*T) bool
+	shut     func(now *T) string // why it does not work now
+	// changed says of one that works at both times why what worked then does not now, and the other way round; empty: it does.
+	changed func(then, now *T) (former, latter string)
+}
 
-func (a *access) compareKeys(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
-	was, is, err := both(ctx, r, now, func(s *Services, t *tenants.Tenant) store.Collection[keys.Key] {
-		return s.kinds.keys.Keys.In(t.People())
-	}, keyID)
-	works := func(k *keys.Key) bool {
-		return k.RevokedAt == 0 && (k.ExpiresAt == 0 || k.ExpiresAt > a.now.UnixMilli())
-	}
-	then := byID(was, keyID)
-	for _, k := range is {
-		one := then[k.ID]
-		switch {
-		case !works(k):
-		case one == nil:
-			a.stop("key", k.Name, "made since")
-		case !works(one):
-			a.stop("key", k.Name, "did not work then")
-		case one.Hash != k.Hash:
-			a.stop("key", k.Name, "rotated since: the token of now")
-		}
-	}
+// compareWay notes which records of a kind work in the backup and not now, and the other way round.
+func compareWay[T any](ctx context.Context, a *access, r *orgRestore, now *tenants.Tenant, w way[T]) error {
+	was, is, err := both(ctx, r, now, w.in, w.id)
+	then := make(map[string]*T, len(was))
 	for i := range was {
-		k := &was[i]
-		if !works(k) {
+		one := &was[i]
+		then[w.id(one)] = one
+		if !w.works(one) {
 			continue
 		}
-		one := is[k.ID]
-		switch {
+		switch n := is[w.id(one)]; {
+		case n == nil:
+			a.add(w.kind, w.name(one), gone(now))
+		case !w.works(n):
+			a.add(w.kind, w.name(one), w.shut(n))
+		default:
+			former, latter := w.changed(one, n)
+			if former != "" {
+				a.add(w.kind, w.name(one), former)
+			}
+			if latter != "" {
+				a.stop(w.kind, w.name(n), latter)
+			}
+		}
+	}
+	for id, n := range is {
+		switch one := then[id]; {
+		case !w.works(n):
 		case one == nil:
-			a.add("key", k.Name, gone(now))
-		case one.RevokedAt != 0:
-			a.add("key", k.Name, "revoked since")
-		case one.Hash != k.Hash:
-			a.add("key", k.Name, "rotated since: the former token")
-		case one.ExpiresAt != k.ExpiresAt || !slices.Equal(one.Permissions, k.Permissions) || !slices.Equal(one.Teams, k.Teams) ||
-			!slices.Equal(one.AllowIPs, k.AllowIPs) || !slices.Equal(one.Origins, k.Origins):
-			a.add("key", k.Name, "with the rights and the end that it had")
+			a.stop(w.kind, w.name(n), "added since")
+		case !w.works(one):
+			a.stop(w.kind, w.name(n), "did not work then")
 		}
 	}
 	return err
 }
 
+func (a *access) compareKeys(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
+	return compareWay(ctx, a, r, now, way[keys.Key]{
+		kind: "key",
+		in: func(s *Services, t *tenants.Tenant) store.Collection[keys.Key] {
+			return s.kinds.keys.Keys.In(t.People())
+		},
+		id: func(k *keys.Key) string { return k.ID }, name: func(k *keys.Key) string { return k.Name },
+		works: func(k *keys.Key) bool {
+			return k.RevokedAt == 0 && (k.ExpiresAt == 0 || k.ExpiresAt > a.now.UnixMilli())
+		},
+		shut: func(k *keys.Key) string {
+			if k.RevokedAt != 0 {
+				return "revoked since"
+			}
+			return "ended since"
+		},
+		changed: func(then, now *keys.Key) (former, latter string) {
+			switch {
+			case then.Hash != now.Hash:
+				return "rotated since: the former token", "rotated since: the token of now"
+			case then.ExpiresAt != now.ExpiresAt || !slices.Equal(then.Permissions, now.Permissions) ||
+				!slices.Equal(then.Teams, now.Teams) || !slices.Equal(then.AllowIPs, now.AllowIPs) || !slices.Equal(then.Origins, now.Origins):
+				return "with the rights and the end that it had", ""
+			}
+			return "", ""
+		},
+	})
+}
+
+func suspended[T any](*T) string { return "suspended since" }
+
 func (a *access) comparePeople(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
-	was, is, err := both(ctx, r, now, func(s *Services, t *tenants.Tenant) store.Collection[identity.User] {
-		return s.kinds.people.Users.In(t.People())
-	}, userID)
-	then := byID(was, userID)
-	for _, u := range is {
-		one := then[u.ID]
-		switch {
-		case !u.Active:
-		case one == nil:
-			a.stop("user", u.Email, "added since")
-		case !one.Active:
-			a.stop("user", u.Email, "suspended then")
-		case one.PasswordHash == "" && u.PasswordHash != "":
-			a.stop("user", u.Email, "had no password then; tenantry user update USER --org SLUG --link makes a link to choose one")
-		case one.PasswordChangedAt != u.PasswordChangedAt:
-			a.stop("user", u.Email, "the password was changed since: the one of now")
-		case one.EmailKey != u.EmailKey:
-			a.stop("user", u.Email, "the address was changed since: the one of now")
-		}
-	}
-	for i := range was {
-		u := &was[i]
-		if !u.Active {
-			continue
-		}
-		one := is[u.ID]
-		switch {
-		case one == nil:
-			a.add("user", u.Email, gone(now))
-		case !one.Active:
-			a.add("user", u.Email, "suspended since")
-		case one.PasswordChangedAt != u.PasswordChangedAt && u.PasswordHash != "":
-			a.add("user", u.Email, "the password was changed since: the former one")
-		case one.EmailKey != u.EmailKey:
-			a.add("user", u.Email, "the address was changed since")
-		case !slices.Equal(one.Roles, u.Roles) || !slices.Equal(one.Permissions, u.Permissions) || !slices.Equal(one.Teams, u.Teams):
-			a.add("user", u.Email, "with the rights of then")
-		}
-	}
-	return err
+	return compareWay(ctx, a, r, now, way[identity.User]{
+		kind: "user",
+		in: func(s *Services, t *tenants.Tenant) store.Collection[identity.User] {
+			return s.kinds.people.Users.In(t.People())
+		},
+		id: func(u *identity.User) string { return u.ID }, name: func(u *identity.User) string { return u.Email },
+		works: func(u *identity.User) bool { return u.Active }, shut: suspended[identity.User],
+		changed: func(then, now *identity.User) (former, latter string) {
+			switch {
+			case then.PasswordHash == "" && now.PasswordHash != "":
+				return "", "had no password then; tenantry user update USER --org SLUG --link makes a link to choose one"
+			case then.PasswordChangedAt != now.PasswordChangedAt:
+				return "the password was changed since: the former one", "the password was changed since: the one of now"
+			case then.EmailKey != now.EmailKey:
+				return "the address was changed since: the former one", "the address was changed since: the one of now"
+			case !slices.Equal(then.Roles, now.Roles) || !slices.Equal(then.Permissions, now.Permissions) || !slices.Equal(then.Teams, now.Teams):
+				return "with the rights of then", ""
+			}
+			return "", ""
+		},
+	})
 }
 
 func (a *access) compareAccounts(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
-	was, is, err := both(ctx, r, now, func(s *Services, t *tenants.Tenant) store.Collection[identity.Account] {
-		return s.kinds.people.Accounts.In(t.People())
-	}, accountID)
-	then := byID(was, accountID)
-	for _, c := range is {
-		one := then[c.ID]
-		switch {
-		case !c.Active:
-		case one == nil:
-			a.stop("service account", c.Name, "made since")
-		case !one.Active:
-			a.stop("service account", c.Name, "suspended then")
-		}
-	}
-	for i := range was {
-		c := &was[i]
-		one := is[c.ID]
-		switch {
-		case !c.Active:
-		case one == nil:
-			a.add("service account", c.Name, gone(now))
-		case !one.Active:
-			a.add("service account", c.Name, "suspended since")
-		case !slices.Equal(one.Permissions, c.Permissions) || !slices.Equal(one.Teams, c.Teams):
-			a.add("service account", c.Name, "with the rights of then")
-		}
-	}
-	return err
+	return compareWay(ctx, a, r, now, way[identity.Account]{
+		kind: "service account",
+		in: func(s *Services, t *tenants.Tenant) store.Collection[identity.Account] {
+			return s.kinds.people.Accounts.In(t.People())
+		},
+		id: func(c *identity.Account) string { return c.ID }, name: func(c *identity.Account) string { return c.Name },
+		works: func(c *identity.Account) bool { return c.Active }, shut: suspended[identity.Account],
+		changed: func(then, now *identity.Account) (former, latter string) {
+			if slices.Equal(then.Permissions, now.Permissions) && slices.Equal(then.Teams, now.Teams) {
+				return "", ""
+			}
+			return "with the rights of then", ""
+		},
+	})
 }
 
 func (a *access) compareRoles(ctx context.Context, r *orgRestore, now *tenants.Tenant) error {
-	was, is, err := both(ctx, r, now, func(s *Services, t *tenants.Tenant) store.Collection[identity.Role] {
-		return s.kinds.people.Roles.In(t.People())
-	}, func(o *identity.Role) string { return o.ID })
-	for i := range was {
-		o := &was[i]
-		if one := is[o.ID]; one == nil {
-			a.add("role", o.Name, gone(now))
-		} else if !slices.Equal(one.Permissions, o.Permissions) {
-			a.add("role", o.Name, "with the permissions of then")
-		}
-	}
-	return err
+	return compareWay(ctx, a, r, now, way[identity.Role]{
+		kind: "role",
+		in: func(s *Services, t *tenants.Tenant) store.Collection[identity.Role] {
+			return s.kinds.people.Roles.In(t.People())
+		},
+		id: func(o *identity.Role) string { return o.ID }, name: func(o *identity.Role) string { return o.Name },
+		works: func(*identity.Role) bool { return true },
+		changed: func(then, now *identity.Role) (former, latter string) {
+			if slices.Equal(then.Permissions, now.Permissions) {
+				return "", ""
+			}
+			return "with the permissions of then", ""
+		},
+	})
 }
 
 // validShares returns the share tokens of an organization that work, by their identifier.

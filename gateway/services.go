@@ -62,6 +62,7 @@ type Services struct {
 	store      *store.Store
 	bucket     blobs.Bucket // of the bytes of files
 	pages      *backup.Log  // the log of changes; nil: off
+	placed     atomic.Bool  // the place of backups has been seen with the mark of this installation
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
 	redis      redisconn.Client

@@ -44,9 +44,6 @@ const (
 	marginDivisor = 10
 )
 
-// stepPausing is the step of a move during which writes are held.
-const stepPausing = "pausing writes"
-
 // MoveProgress reports the progress of a move.
 type MoveProgress struct {
 	Step     string `json:"step"` // copying, checking, copying what changed meanwhile, pausing writes, waiting, done
@@ -383,7 +380,7 @@ func (m *mover) switchOver(ctx context.Context) (_ time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	m.beginStep(stepPausing)
+	m.beginStep("pausing writes")
 	began := time.Now()
 	inTime, cancel := context.WithDeadline(ctx, began.Add(m.leases.Hold-m.leases.Hold/marginDivisor))
 	defer cancel()

@@ -119,7 +119,7 @@ func foreignIn(folder string) (string, error) {
 // mark makes an empty place one for the backups of an installation. Error: it has something else, or backups of another
 // installation, and removing old backups could remove that.
 func (d *Depot) mark(ctx context.Context, installation string) error {
-	if marked, err := d.owned(ctx, installation); marked || err != nil {
+	if marked, err := d.IsOf(ctx, installation); marked || err != nil {
 		return err
 	}
 	if found, err := d.foreign(ctx); err != nil {
@@ -138,15 +138,9 @@ func (d *Depot) mark(ctx context.Context, installation string) error {
 	return errors.Join(err, os.RemoveAll(d.staging))
 }
 
-// CheckOwner returns ErrForeign if the place is marked as that of another installation. Errors also: those of
-// blobs.Bucket.
-func (d *Depot) CheckOwner(ctx context.Context, installation string) error {
-	_, err := d.owned(ctx, installation)
-	return err
-}
-
-// owned reports whether the place is marked as that of an installation. Errors: those of CheckOwner.
-func (d *Depot) owned(ctx context.Context, installation string) (bool, error) {
+// IsOf reports whether the place is marked as that of an installation. Errors: ErrForeign if it is marked as that of
+// another one, those of blobs.Bucket.
+func (d *Depot) IsOf(ctx context.Context, installation string) (bool, error) {
 	for info, err := range d.sets.List(ctx, marks) {
 		switch {
 		case err != nil:

@@ -29,7 +29,6 @@ type service struct {
 	cfg      config.Config
 	options  gateway.Options
 	takeover bool // from the server that uses the data folder
-	resumed  bool // it serves again, because another process did not take over
 	// reload returns the settings as they are now; nil: they are not read again.
 	reload func() (config.Config, error)
 	// ready is called once the gateway accepts connections. Its error ends the gateway.
@@ -77,8 +76,8 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 			if predecessor != nil {
 				predecessor.Fail(err)
 			}
-			if ctx.Err() != nil && errors.Is(err, context.Canceled) && s.resumed {
-				s.log.InfoContext(ctx, "the gateway has ended before it served again", "cause", context.Cause(ctx).Error())
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+				s.log.InfoContext(ctx, "the gateway has ended before it served", "cause", context.Cause(ctx).Error())
 				return nil
 			}
 			return err
@@ -102,7 +101,6 @@ func (p *program) runGateway(ctx context.Context, s service) error {
 			return err
 		}
 		s.log.WarnContext(ctx, "the other process did not take over, so this one serves again", "error", failed)
-		s.resumed = true
 		s.cfg, s.takeover, s.options.Inherited, s.options.Init = app.Settings(), true, left, false
 		s.ready = func(context.Context, *gateway.App) error { return nil }
 	}

@@ -195,8 +195,10 @@ func TestBackups_PlaceGone(t *testing.T) {
 		t.Fatalf("got %v %v, want the backup", last, err)
 	}
 	for what, lose := range map[string]func() error{
-		"gone":         func() error { return os.Rename(to, to+"-away") },
-		"an empty one": func() error { return errors.Join(os.Rename(to, to+"-away"), os.MkdirAll(filepath.Join(to, "files"), 0o700)) },
+		"gone": func() error { return os.Rename(to, to+"-away") },
+		"an empty one": func() error {
+			return errors.Join(os.Rename(to, to+"-away"), os.MkdirAll(filepath.Join(to, "files"), 0o700))
+		},
 	} {
 		if err := lose(); err != nil {
 			t.Fatal(err)

@@ -195,7 +195,9 @@ func (r *orgRestore) inPlace(ctx context.Context) (*control.OrganizationRestored
 	if err != nil {
 		return nil, err
 	}
-	r.found.Revived, r.found.Stopped = a.revived, a.stopped
+	if r.in.DryRun || r.found.Access == control.AccessThen {
+		r.found.Revived, r.found.Stopped = a.revived, a.stopped
+	}
 	what, err := r.restoration(ctx, a)
 	if err != nil {
 		return nil, err

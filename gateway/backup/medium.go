@@ -119,7 +119,7 @@ func checkMark(folder, installation string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return fmt.Errorf("%s: %w, because %s is missing: mount it again", folder, errUnmarked, marks+installation)
+	return fmt.Errorf("%s: %w, because %s is missing", folder, errUnmarked, marks+installation)
 }
 
 // ErrForeign: a place is marked as that of another installation.

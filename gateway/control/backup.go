@@ -25,7 +25,7 @@ func (s *Server) backupCommand() Command {
 		Line: "backup --to PLACE", Short: "Back up the whole installation while it serves",
 		Audit: operation.AuditAlways,
 		Long: "Back up the whole installation while it serves: databases, the bytes of files, and with --recipient the keyring.\n" +
-			"PLACE is a folder, by its whole path on the machine of the server, or a bucket as s3://bucket/prefix, whose server and keys\n" +
+			"PLACE is a folder on the machine of the server, or a bucket as s3://bucket/prefix, whose server and keys\n" +
 			"are the settings backup.s3. A backup is named by its time, and appears once it is complete and verified. The bytes of files\n" +
 			"are stored once and shared by all backups. Nobody but the user of the server can read a folder.\n" +
 			"A backup that was interrupted leaves nothing but bytes of files, which the next one need not copy again.",

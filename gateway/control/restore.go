@@ -56,9 +56,9 @@ type OrganizationRestored struct {
 	// Erased: there was no such organization any more.
 	Erased bool   `json:"erased,omitempty"`
 	Access string `json:"access,omitempty"`
-	// Revived would work again with the access of then. Nothing of it does with that of now.
+	// Revived works again with the access of then. It is left out when an organization was restored with that of now.
 	Revived []Revival `json:"revived,omitempty"`
-	// Stopped works now, and would not with the access of then.
+	// Stopped works now, and not with the access of then. It is left out as Revived is.
 	Stopped []Revival `json:"stopped,omitempty"`
 	// Records and Kinds count what was found when it began. DocumentsBefore is how many documents there were when they
 	// were replaced.
@@ -90,7 +90,7 @@ func (s *Server) orgRestore() Command {
 			"--dry-run lists which of them would work again. The audit log goes on. An organization that was erased comes back with\n" +
 			"all of these, and with its audit log. Nobody stays signed in by a session of then.\n" +
 			"With --as the backup becomes a new organization beside the living one, to look and compare; it has no keys, passwords,\n" +
-			"share links and history.\n" +
+			"share links or history. Nothing of the living one is changed, so --yes and --dry-run do not go with it.\n" +
 			"With --at it is the state of any second that the log of changes has (the setting backup.log).\n" +
 			"After an interruption the organization is what it was, or restored: repeat the command to go on, or undo what was begun\n" +
 			"with tenantry org move SLUG --rollback. With --as, use another slug: tenantry org delete SLUG --yes --now removes what\n" +
@@ -151,6 +151,10 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 		err = fail(CodeInvalid, "nothing was changed yet: %d records would return, %d would be changed back, and %d would be "+
 			"removed for good; confirm with --yes%s", r.Returned, r.Changed, r.Removed, found.access(". With --access then ", "would "))
 	}
+	if err == nil && in.DryRun {
+		c.addNote(fmt.Sprintf("Nothing was changed. This compares %s with what it was at %s, in the backup %s.",
+			found.Slug, then.Format(time.RFC3339), found.Backup))
+	}
 	switch {
 	case err != nil:
 	case in.As != "":
@@ -159,9 +163,9 @@ func (s *Server) restoreOrganization(ctx context.Context, c *call, in Organizati
 	case in.DryRun && found.Access == AccessNow:
 		c.addNote(found.access("Access stays as it is now. With --access then ", "would "))
 	case in.DryRun:
-		c.addNote(found.access("With the access of then ", "would "))
+		c.addNote(found.access("With the access of the backup ", "would "))
 	case found.Access == AccessThen:
-		c.addNote(found.access("Now ", ""))
+		c.addNote(found.access("With the access of the backup ", ""))
 	}
 	if err == nil && (!in.DryRun || !found.Erased) {
 		if err = s.setTenant(ctx, c, found.Slug); err == nil && c.Tenant.Org.State != tenants.Active {

@@ -204,10 +204,26 @@ func TestChangesMissedDuringAnOutageAreNotTrusted(t *testing.T) {
 	}
 	// The subscription has a connection of its own: the client may still pause, and what it cannot announce is dropped.
 	redistest.Await(t, client)
-	if err := first.Resume(t.Context(), "acme"); err != nil {
-		t.Fatal(err)
+	defer func() {
+		if t.Failed() {
+			t.Logf("sender %+v, hearer %+v", sender.Stats(), hearer.Stats())
+		}
+	}()
+	resume := func() {
+		if err := first.Resume(t.Context(), "acme"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	until(t, "announcements arrive again", func() bool { return resolves(t, second, "acme") })
+	failed := sender.Stats().Failed
+	resume()
+	until(t, "announcements arrive again", func() bool {
+		if now := sender.Stats().Failed; now > failed { // it was dropped
+			if failed = now; first.Suspend(t.Context(), "acme") == nil {
+				resume()
+			}
+		}
+		return resolves(t, second, "acme")
+	})
 }
 
 // TestSilentRedisConnectionIsDropped covers a connection that is open but silent.

@@ -119,6 +119,7 @@ func (s *Server) Restart() {
 	if s.probe.TLS == nil {
 		args = append(args, "--port", Port(s.Addr))
 	}
+	s.awaitPort()
 	process := exec.Command(s.program, append(args, s.args...)...)
 	if err := process.Start(); err != nil {
 		s.t.Fatal(err)
@@ -130,6 +131,22 @@ func (s *Server) Restart() {
 	}()
 	s.process, s.exited = process, exited
 	s.wait()
+}
+
+// awaitPort returns once the server can listen. The child with which a killed server was saving its data may still hold
+// the port.
+func (s *Server) awaitPort() {
+	s.t.Helper()
+	for deadline := time.Now().Add(startLimit); ; time.Sleep(5 * time.Millisecond) {
+		l, err := net.Listen("tcp", s.Addr)
+		if err == nil {
+			_ = l.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 func (s *Server) log() string { return filepath.Join(s.Dir, "log") }

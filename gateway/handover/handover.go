@@ -160,7 +160,10 @@ func upgrade(ctx context.Context, conn *net.UnixConn) error {
 // has not, or has ended.
 func (p *Predecessor) Estate(ctx context.Context) (Estate, error) {
 	defer interrupt(ctx, p.conn)()
-	e, err := receive(p.conn)
+	e, err := Estate{}, ctx.Err()
+	if err == nil {
+		e, err = receive(p.conn)
+	}
 	if err != nil {
 		return Estate{}, fmt.Errorf("taking over from the running server: %w", cmp.Or(ctx.Err(), err))
 	}

@@ -59,6 +59,7 @@ type Config struct {
 	Telemetry Telemetry `yaml:"telemetry"`
 	Trash     Trash     `yaml:"trash"`
 	Backup    Backup    `yaml:"backup"`
+	Events    Events    `yaml:"events"`
 }
 
 // Telemetry says where traces and metrics are sent.
@@ -93,6 +94,15 @@ type Trash struct {
 	// Organizations is how long a deleted organization can be undeleted; 0: until a command erases it.
 	Organizations time.Duration `yaml:"organizations" reload:"true"`
 }
+
+// Events says what is kept of what happened.
+type Events struct {
+	// Keep is how long event logs go back, and how long one goes on that nobody reads.
+	Keep time.Duration `yaml:"keep" reload:"true"`
+}
+
+// minEventsKeep leaves those who follow changes time for an outage.
+const minEventsKeep = 24 * time.Hour
 
 // minTrashKeep leaves people enough time to notice an accidental deletion.
 const minTrashKeep = time.Hour
@@ -248,6 +258,7 @@ func Default() Config {
 		Telemetry: Telemetry{SamplePercent: 100},
 		Trash:     Trash{Keep: 30 * 24 * time.Hour, Organizations: 30 * 24 * time.Hour},
 		Backup:    Backup{At: []string{"03:00"}, Keep: 14},
+		Events:    Events{Keep: 7 * 24 * time.Hour},
 	}
 }
 
@@ -349,6 +360,9 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	if keep := c.Trash.Organizations; keep != 0 && keep < minTrashKeep {
 		fault("trash.organizations",
 			"must be at least 1h, like 720h for 30 days, or 0 to keep deleted organizations until a command erases them")
+	}
+	if c.Events.Keep < minEventsKeep {
+		fault("events.keep", "must be at least 24h, like 168h for 7 days")
 	}
 	c.Backup.check(fault)
 	if c.Memory.Garbage < 0 || c.Memory.Garbage > 16<<10 {

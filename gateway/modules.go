@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"sync"
+	"time"
 
 	"tenantry/backends/record"
 	"tenantry/backends/store"
@@ -10,6 +11,7 @@ import (
 	"tenantry/modules/campaigns"
 	"tenantry/modules/compliance"
 	"tenantry/modules/contacts"
+	"tenantry/modules/events"
 	"tenantry/modules/files"
 	"tenantry/modules/files/contents"
 	"tenantry/modules/forms"
@@ -86,9 +88,10 @@ func (s *Services) openModules(more []Module) {
 		Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log,
 		Background: s.background, Now: s.now, Dir: s.importsFolder(), Reserve: s.cfg.Files.ReserveBytes(),
 	})
+	s.events = events.New(func() time.Duration { return s.settings().Events.Keep })
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
-		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.heads, s.usage,
+		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.audit, s.seals, s.heads, s.usage,
 		&organization.Module{
 			Directory: s.directory, Defaults: s.limiter.Defaults,
 			FileBytes: s.fileBytes,
@@ -99,10 +102,27 @@ func (s *Services) openModules(more []Module) {
 	s.store.Keep(record.Specs(kept)...)
 	resources := record.Described(append(s.kinds.people.Kept(), kept...))
 	record.Link(resources)
+	s.store.Tell(s.logged(resources))
+	s.store.OnEvents(s.events.Committed)
 	s.transfer = bundle.New(bundle.Deps{
 		Directory: s.directory, People: s.kinds.people, Resources: resources, End: s.endRecords(),
 		Bytes: bundledBytes{s.contents},
 	})
+}
+
+// logged returns the kinds of records of which event logs tell, with the names of their resources.
+func (s *Services) logged(resources []*record.Resource) map[*store.Spec]string {
+	told := map[*store.Spec]string{}
+	for _, m := range s.modules {
+		for _, row := range m.Operations() {
+			for _, of := range resources {
+				if row.Logged != nil && of.Name == row.Logged.Resource {
+					told[of.Records.Spec()] = of.Name
+				}
+			}
+		}
+	}
+	return told
 }
 
 // endRecords returns a function that ends records of a resource for good, with the handler of the row that deletes or

@@ -98,6 +98,10 @@ func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (found *R
 	if err != nil {
 		return nil, fmt.Errorf("the backup was restored, but cannot be opened: %w", err)
 	}
+	if err := services.directory.RenewEventLogs(ctx); err != nil {
+		err = fmt.Errorf("the backup was restored, but those who follow changes would not notice: restore it again: %w", err)
+		return nil, errors.Join(err, services.Close())
+	}
 	if err := services.noteRestored(ctx, m, o); err != nil {
 		err = fmt.Errorf("the backup was restored, but that could not be written to the audit log: %w", err)
 		return nil, errors.Join(err, services.Close())

@@ -339,6 +339,7 @@ func (r *orgRestore) moving(p tenants.MoveProgress) {
 // bytes of files, uploads under way, and what was answered to requests.
 func (s *Services) continuing() (names []string) {
 	all := slices.Concat(s.audit.Kept(), s.seals.Kept(), s.heads.Kept(), s.usage.Kept(), s.contents.Kept(), s.imports.Kept())
+	names = []string{store.EventsKind}
 	for _, spec := range record.Specs(append(all, s.idempotency, s.files.Transfers)) {
 		names = append(names, spec.Name)
 	}

@@ -97,6 +97,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 		return nil, nil, err
 	}
 	a.peopleModule.Explain(rows)
+	a.events.Explain(rows, a.store.Happens)
 	a.usage.Tell(rows)
 
 	gin.SetMode(gin.ReleaseMode)

@@ -22,6 +22,7 @@ import (
 	"tenantry/internal/background"
 	"tenantry/internal/request"
 	"tenantry/modules/audit"
+	"tenantry/modules/events"
 	"tenantry/modules/files"
 	"tenantry/modules/files/contents"
 	"tenantry/modules/imports"
@@ -76,6 +77,7 @@ type Services struct {
 	audit        *audit.Log
 	seals        *audit.Seals
 	heads        *audit.Heads
+	events       *events.Module
 	idempotency  *idempotency.Log
 	usage        *usage.Meter
 	kinds        kinds

@@ -147,6 +147,13 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 				"organization", slug, "error", failed)
 		}
 	}
+	if err == nil {
+		failed := background.Try(func() error { return a.directory.TrimEvents(ctx, t, a.settings().Events.Keep) })
+		if failed != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "old changes could not be removed from the log and will be retried",
+				"organization", slug, "error", failed)
+		}
+	}
 	for i := 0; err == nil && i < len(a.rows); i++ {
 		row := &a.rows[i]
 		if row.Expire == nil || keep == 0 {

@@ -76,11 +76,14 @@ func (p Following) Span(
 
 // Part is a page of a list, or the part that follows another.
 type Part[T any] struct {
-	Page    int64   `json:"page,omitempty" doc:"The page asked for. Left out with after."`
-	Pages   *int64  `json:"pages,omitempty" doc:"How many pages there are; 0 where there is nothing. Left out with after."`
-	Next    *string `json:"next,omitempty" doc:"What to send as after for the records that follow; empty at the end. With page it is there only where the page ends early, because its records are large: the rest of the page and what follows it come after that."`
-	Count   int64   `json:"count" doc:"How many records match in all."`
-	Results []T     `json:"results" doc:"The records."`
+	Page  int64   `json:"page,omitempty" doc:"The page asked for. Left out with after."`
+	Pages *int64  `json:"pages,omitempty" doc:"How many pages there are; 0 where there is nothing. Left out with after."`
+	Next  *string `json:"next,omitempty" doc:"What to send as after for the records that follow; empty at the end. With page it is there only where the page ends early, because its records are large: the rest of the page and what follows it come after that."`
+	// More and Gone are of answers with changes.
+	More    *bool     `json:"more,omitempty" doc:"Only with changed_after: whether more changes follow."`
+	Gone    *[]string `json:"gone,omitempty" doc:"Only with changed_after: identifiers of records that were deleted, or that the list does not show any more."`
+	Count   int64     `json:"count" doc:"How many records match in all; with changed_after, those of this answer."`
+	Results []T       `json:"results" doc:"The records."`
 }
 
 // OnePage is a list of one record on its only page, as examples show it.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tenantry/backends/store"
 )
 
 // Handler answers one call. Its error becomes the failure envelope; see ProblemOf.
@@ -104,6 +106,9 @@ type Target struct {
 	// shows a caller no record that the list does not show. Nil: no record needs that.
 	Concerns func(ctx context.Context, c *Call, most int) (Concerns, error)
 
+	// Logged is of an operation that answers one record of a kind of which the event log tells.
+	Logged *Logged
+
 	// Revised: the operation answers one record and its revision; see Call.Revision. If the record already exists
 	// (GET, PUT, DELETE, and a POST that is OnRecord), the operation honours If-Match through Call.Current.
 	Revised bool
@@ -117,6 +122,13 @@ type Target struct {
 	// End, of a row that deletes or purges, ends records for good with all that depends on them, in any state, on
 	// behalf of the operator. It skips records that do not exist and returns the first error.
 	End func(ctx context.Context, c *Call, ids []string) error
+}
+
+// Logged says of which records the event log tells: those of the resource. See returns which events a caller sees: those
+// of records that the operation would answer it, whatever their state.
+type Logged struct {
+	Resource string
+	See      func(ctx context.Context, c *Call, events []store.Event) ([]store.Seen, error)
 }
 
 // Docs is what people read of an operation, in the OpenAPI document, the reference and on pages.

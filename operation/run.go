@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/internal/request"
 	"tenantry/tenants"
 )
@@ -131,6 +132,11 @@ func (c *Call) StillAdmitted(ctx context.Context) error {
 func (c *Call) run(ctx context.Context) (Result, error) {
 	if c.Operation.Method == http.MethodDelete || c.Operation.MakesRoom {
 		c.beyondQuota()
+	}
+	if !c.Operation.reads() && c.Workspace != nil {
+		by := c.Principal.Subject()
+		bind := func(ws *store.Workspace) *store.Workspace { return ws.By(by) }
+		c.Tenant, c.Workspace = c.Tenant.Through(bind), bind(c.Workspace)
 	}
 	result, err := c.Operation.Handler(ctx, c)
 	if result.Content != nil {

@@ -207,7 +207,7 @@ func (m *Module) getOperation() operation.Row {
 				ChildReports: []string{}, CreatedAt: "2026-03-01T09:30:00.000Z", UpdatedAt: "2026-03-01T09:30:00.000Z",
 			},
 		},
-		Target: operation.Target{Revised: true},
+		Target: operation.Target{Revised: true, Logged: crud.Logged(m.Reports.Resource)},
 		Docs: operation.Docs{
 			Summary: "Get a custom report", Title: "Custom report",
 			Description: "Returns the configuration of one custom report.",

@@ -346,7 +346,7 @@ func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Ti
 	slug := d.slugs.GetOrPut(org.OrgID, func() *string { s := strings.Clone(org.Slug); return &s })
 	return &Tenant{
 		Org: *org, slug: slug, workspace: workspace, people: d.control.Partition(org.OrgID),
-		prefix: redisPrefix(d.installation, org.ID),
+		prefix: redisPrefix(d.installation, org.ID), directory: d,
 	}, nil
 }
 

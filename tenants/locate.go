@@ -100,5 +100,8 @@ func (d *Directory) release(ctx context.Context, org int64, match func(*Organiza
 
 // completeMove makes the backend where the documents have arrived the organization's own.
 func (o *Organization) completeMove() {
+	if o.Move.Restores {
+		o.renewLog()
+	}
 	o.Former, o.Place, o.Move = store.BackendName(o.Place), o.Move.To, nil
 }

@@ -74,7 +74,7 @@ var ErrNotMoving = errors.New("the organization is not being moved; there is not
 func (d *Directory) owner(o *Organization) string { return d.installation + "/" + o.ID }
 
 func (d *Directory) placement(o *Organization, asked time.Time) store.Placement {
-	p := store.Placement{Backend: o.Place, Owner: d.owner(o), Rev: o.Rev, ReadAt: asked, Quota: o.quota()}
+	p := store.Placement{Backend: o.Place, Owner: d.owner(o), Rev: o.Rev, ReadAt: asked, Quota: o.quota(), Followed: o.EventLog != nil}
 	if o.Move != nil {
 		p.Phase = o.Move.Phase
 	}

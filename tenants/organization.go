@@ -88,6 +88,8 @@ type Organization struct {
 	Former     string `json:"former,omitempty" use:"local"`
 	Finisher   string `json:"finisher,omitempty" use:"local"`
 	Move       *Move  `json:"move,omitempty" use:"local"`
+	// EventLog says that events are logged; nil: nobody follows them.
+	EventLog *EventLog `json:"event_log,omitempty" use:"local"`
 	// CopyOf is the slug of the organization of which a backup is being copied into this new one; empty: all is copied.
 	CopyOf string `json:"copy_of,omitempty" use:"local"`
 	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not
@@ -186,6 +188,7 @@ type Tenant struct {
 	people    *store.Workspace
 	prefix    string                      // of keys in Redis
 	absent    func(context.Context) error // see Absent; nil if the organization has documents
+	directory *Directory                  // nil if it has none
 }
 
 // Through returns a copy of the tenant whose workspaces are replaced by the results of bind.

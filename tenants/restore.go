@@ -303,7 +303,7 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 		was := r.From.Org
 		was.Meta, was.OrgID, was.Slug, was.DataKeys = o.Meta.Bare(), o.OrgID, o.Slug, keys
 		was.Restores, was.AccessRev, was.defaults = o.Restores, max(o.AccessRev, was.AccessRev), o.defaults
-		was.Former, was.Finisher, was.Move, was.Ending, was.Leaving = "", "", nil, nil, nil
+		was.Former, was.Finisher, was.Move, was.Ending, was.Leaving, was.EventLog = "", "", nil, nil, nil, nil
 		was.RestoredAt = d.now().UnixMilli()
 		was.Place = o.Move.To
 		if r.From.Org.Ending != nil { // it was deleted, but not erased yet

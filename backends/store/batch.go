@@ -19,8 +19,9 @@ type Batch struct {
 
 	ws       *Workspace
 	writes   []driver.Write
-	kinds    []*Spec // of the writes
-	records  []*Meta // of the writes, already at their next revision; nil for deletions
+	kinds    []*Spec   // of the writes
+	records  []*Meta   // of the writes, already at their next revision; nil for deletions
+	told     []telling // of the writes
 	ending   []string
 	conclude *Claim // completed by a staged write; may be nil
 	spent    bool   // it was discarded, or its commit failed
@@ -57,15 +58,21 @@ func (p *Preconditions) Require(unchanged ...Precondition) {
 // Reset drops all preconditions, for an attempt that reads everything again.
 func (p *Preconditions) Reset() { p.unchanged = nil }
 
-// stage adds writes of a kind, and raises the records to the revision at which they will be stored.
-func (b *Batch) stage(home *home, s *Spec, writes []driver.Write, records []*Meta) error {
+// stage adds writes of a kind, and raises the records to the revision at which they will be stored. gone, of
+// deletions, has what the records were that are deleted.
+func (b *Batch) stage(home *home, s *Spec, writes []driver.Write, records []*Meta, gone []*prior) error {
 	if home != b.ws.home {
 		return fmt.Errorf("%w: %s is staged in a batch of another workspace", ErrQuery, s.Name)
 	}
 	for i, write := range writes {
+		told := telling{spec: s, actor: b.ws.actor}
 		if records[i] != nil {
 			records[i].Rev++
+			told.was = records[i].was
+		} else if gone != nil {
+			told.was = gone[i]
 		}
+		b.told = append(b.told, told)
 		b.writes, b.kinds, b.records = append(b.writes, write), append(b.kinds, s), append(b.records, records[i])
 	}
 	return nil
@@ -78,7 +85,7 @@ func (b *Batch) Discard() {
 			meta.Rev--
 		}
 	}
-	b.writes, b.kinds, b.records, b.conclude, b.spent = nil, nil, nil, nil, true
+	b.writes, b.kinds, b.records, b.told, b.conclude, b.spent = nil, nil, nil, nil, nil, true
 }
 
 // Atomic reports whether the batch is stored all or nothing, and in the same place as the documents of w.
@@ -127,7 +134,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 			writes = append(slices.Clip(writes), p.write)
 		}
 	}
-	if err := b.ws.commit(ctx, writes, b.conclude); err != nil {
+	if err := b.ws.commit(ctx, writes, b.told, b.conclude); err != nil {
 		spec := b.kinds[0]
 		if at := position(err); at >= 0 && at < len(b.kinds) {
 			spec = b.kinds[at]
@@ -138,6 +145,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 	for i, meta := range b.records {
 		if meta != nil {
 			meta.bytes = b.writes[i].Doc.Size()
+			meta.was = b.kinds[i].tells(b.writes[i].Doc.Values).orNil()
 		}
 	}
 	if !b.ws.atomic() {
@@ -186,7 +194,7 @@ func (c Collection[T]) Conclude(b *Batch, claim *Claim, rec *T) error {
 	}
 	write, err := c.replaceWrite(rec)
 	if err == nil {
-		err = b.stage(c.ws.home, c.kind.spec, []driver.Write{write}, []*Meta{metaOf(rec)})
+		err = b.stage(c.ws.home, c.kind.spec, []driver.Write{write}, []*Meta{metaOf(rec)}, nil)
 	}
 	b.conclude = claim
 	return err
@@ -199,7 +207,7 @@ func (c *Claim) Begin(ctx context.Context) error {
 	if c.begun.Load() {
 		return nil
 	}
-	err := c.ws.apply(ctx, []driver.Write{c.write})
+	err := c.ws.apply(ctx, []driver.Write{c.write}, nil)
 	c.begun.Store(err == nil)
 	return translate(c.spec, err)
 }
@@ -224,11 +232,11 @@ func (w *Workspace) Claimed(claim *Claim) *Workspace {
 }
 
 // commit stores the writes with the claim of the workspace, unless the claim is stored already or the writes conclude
-// it.
-func (w *Workspace) commit(ctx context.Context, writes []driver.Write, concludes *Claim) error {
+// it. told is of the first writes.
+func (w *Workspace) commit(ctx context.Context, writes []driver.Write, told []telling, concludes *Claim) error {
 	c := w.claim
 	if c == nil {
-		return w.apply(ctx, writes)
+		return w.apply(ctx, writes, told)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,20 +244,15 @@ func (w *Workspace) commit(ctx context.Context, writes []driver.Write, concludes
 	switch {
 	case c.begun.Load() || concludes == c:
 	case c.ws.home != w.home:
-		if err := c.ws.apply(ctx, []driver.Write{c.write}); err != nil {
+		if err := c.ws.apply(ctx, []driver.Write{c.write}, nil); err != nil {
 			return err
 		}
 		c.begun.Store(true)
 	default:
 		writes, before = slices.Insert(slices.Clone(writes), 0, c.write), 1
+		told = slices.Insert(slices.Clone(told), 0, telling{})
 	}
-	err := w.apply(ctx, writes)
-	if dup, is := errors.AsType[*driver.DuplicateError](err); is {
-		dup.Position -= before
-	}
-	if conflict, is := errors.AsType[*driver.ConflictError](err); is {
-		conflict.Position -= before
-	}
+	err := shifted(w.apply(ctx, writes, told), before)
 	if err == nil {
 		c.begun.Store(true)
 		c.concluded.Store(concludes == c || c.concluded.Load())
@@ -257,10 +260,10 @@ func (w *Workspace) commit(ctx context.Context, writes []driver.Write, concludes
 	return err
 }
 
-// apply stores the writes where the workspace lives.
-func (w *Workspace) apply(ctx context.Context, writes []driver.Write) error {
+// apply stores the writes where the workspace lives. told is of the first writes.
+func (w *Workspace) apply(ctx context.Context, writes []driver.Write, told []telling) error {
 	if w.home == nil {
 		return w.control.Write(ctx, writes)
 	}
-	return w.home.write(ctx, writes, w.beyondQuota)
+	return w.home.write(ctx, writes, told, w.beyondQuota)
 }

@@ -59,7 +59,7 @@ func (c Collection[T]) stage(b *Batch, writing func(*T) (driver.Write, error), r
 		}
 		records[i] = metaOf(rec)
 	}
-	return b.stage(c.ws.home, c.kind.spec, writes, records)
+	return b.stage(c.ws.home, c.kind.spec, writes, records, nil)
 }
 
 // Replace stores records over the revisions at which they were read, all or none if the engine has transactions, and
@@ -139,17 +139,8 @@ func (c Collection[T]) checkVisible(ctx context.Context, recs ...*T) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	revs := make(map[string]int64, len(ids))
-	note := func(d *driver.Document) error {
-		if d == nil { // the engine starts over
-			clear(revs)
-		} else {
-			revs[d.ID] = d.Rev
-		}
-		return nil
-	}
-	q := Query{Filter: In("id", ids...), State: Either, Limit: len(ids)}
-	if _, err := c.ws.documents(ctx, s, q, note); err != nil {
+	revs, err := c.ws.Revisions(ctx, s, ids)
+	if err != nil {
 		return err
 	}
 	for i, rec := range recs {
@@ -189,11 +180,11 @@ func (c Collection[T]) Revise(ctx context.Context, id string, change func(*Preco
 			return nil, err
 		}
 		meta, b := metaOf(rec), c.ws.Batch()
-		rev, bytes := meta.Rev, meta.bytes
+		rev, bytes, was := meta.Rev, meta.bytes, meta.was
 		if err := change(&b.Preconditions, rec); err != nil {
 			return nil, err
 		}
-		meta.ID, meta.Rev, meta.bytes = id, rev, bytes // change may replace the whole record
+		meta.ID, meta.Rev, meta.bytes, meta.was = id, rev, bytes, was // change may replace the whole record
 		if err = c.stage(b, c.replaceWrite, []*T{rec}); err == nil {
 			err = commit(ctx, b, rec)
 		}
@@ -220,7 +211,7 @@ func (c Collection[T]) StageDelete(ctx context.Context, b *Batch, recs ...*T) er
 	if err := c.checkVisible(ctx, recs...); err != nil {
 		return err
 	}
-	writes := make([]driver.Write, len(recs))
+	writes, gone := make([]driver.Write, len(recs)), make([]*prior, len(recs))
 	var ending []string
 	for i, rec := range recs {
 		meta := metaOf(rec)
@@ -228,6 +219,7 @@ func (c Collection[T]) StageDelete(ctx context.Context, b *Batch, recs ...*T) er
 			Collection: c.kind.spec.collection, Op: driver.Delete,
 			Doc: driver.Document{ID: c.ws.part(c.kind.spec).qualify(meta.ID), Rev: meta.Rev, Was: meta.bytes},
 		}
+		gone[i] = c.kind.last(rec)
 		if c.kind.spec.SoftDelete {
 			ending = append(ending, meta.ID)
 		}
@@ -236,7 +228,7 @@ func (c Collection[T]) StageDelete(ctx context.Context, b *Batch, recs ...*T) er
 		return err
 	}
 	b.ending = append(b.ending, ending...)
-	return b.stage(c.ws.home, c.kind.spec, writes, make([]*Meta, len(writes)))
+	return b.stage(c.ws.home, c.kind.spec, writes, make([]*Meta, len(writes)), gone)
 }
 
 // checkWritable returns an error if the workspace does not have the kind, or lacks the partition that the kind needs.

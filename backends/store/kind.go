@@ -22,6 +22,7 @@ type Meta struct {
 	UpdatedAt int64  `json:"updated_at"` // Unix milliseconds; set on insert if zero, and on every other write
 
 	bytes   int64  // size of the document as last read or written; 0: unknown
+	was     *prior // what it was when it was last read or written; nil: live, without teams
 	unknown string // members of the stored body that the record type has no field for, see unknown.go
 }
 
@@ -90,7 +91,8 @@ type Spec struct {
 	indexes    map[string][]string                  // fields by name of the index
 	zeros      map[string]any                       // zero values of declared fields that always have a value
 
-	liveOmitted bool // live records may lack the field deleted
+	liveOmitted bool   // live records may lack the field deleted
+	told        string // see Store.Tell
 }
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
@@ -118,6 +120,7 @@ type Kind[T any] struct {
 	fields []fieldPath // in the order of spec.collection.Fields
 	custom []int       // index path of the custom map
 	trash  []int       // index path of the field deleted; nil if the kind has no trash
+	teams  []int       // index path of the field teams; nil if the kind has none
 	others unknown
 	// decoded caches the records that Peek decoded.
 	decoded *cache.Map[orgDocument, *decoded[T]]
@@ -210,6 +213,9 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		if s := special[name]; s.on && (t != s.typ || f.Type.Kind() == reflect.Pointer) {
 			return nil, fmt.Errorf("store: %s: field %q of %s has another type than the Spec requires",
 				spec.Name, name, typ)
+		}
+		if name == "teams" && spec.Teams {
+			k.teams = f.Index
 		}
 		spec.zeros[name] = portableValue(reflect.Zero(f.Type), t)
 		if name == "deleted" && spec.SoftDelete {
@@ -425,6 +431,7 @@ func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
 	}
 	meta := metaOf(rec)
 	meta.ID, meta.Rev, meta.bytes, meta.unknown = doc.ID, doc.Rev, doc.Size(), k.others.of(doc.Body)
+	meta.was = k.priorOf(rec)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,8 @@ type Placement struct {
 	Owner   string // the required owner of the workspace, see driver.Opening
 	Phase   Phase
 	Quota   Quota
+	// Followed: changes are logged, see Workspace.Changes.
+	Followed bool
 	// Rev orders the placements of one organization. The higher revision is valid, unless the control data have lost it.
 	Rev int64
 	// ReadAt is when reading the placement from the control data began. Zero: the placement never changes.
@@ -98,6 +101,9 @@ type home struct {
 	movedRev   atomic.Int64
 	lastLocate atomic.Pointer[time.Time] // when a reader last tried to locate the organization
 	removed    atomic.Bool
+	log        positions
+	// writing is read-locked during writes to an engine that this process uses alone.
+	writing sync.RWMutex
 }
 
 // residence is a placement with the workspace it leads to.
@@ -267,12 +273,29 @@ func (h *home) ask(ctx context.Context, maxAge time.Duration) (*residence, error
 	return h.adopt(ctx, p)
 }
 
-// write stores the writes where the organization lives, under a lease. With beyond set its quota does not apply.
-func (h *home) write(ctx context.Context, writes []driver.Write, beyond bool) error {
+// write stores the writes where the organization lives, under a lease, with their entries in the log if it is followed.
+// told is of the first writes. With beyond set the quota does not apply.
+func (h *home) write(ctx context.Context, writes []driver.Write, told []telling, beyond bool) (err error) {
+	h.writing.RLock()
+	defer h.writing.RUnlock()
 	r, err := h.permit(ctx)
 	if err != nil {
 		return err
 	}
+	if r.Followed {
+		all, n, end, err := h.logged(ctx, r, writes, told)
+		if err != nil {
+			return err
+		}
+		err = shifted(h.keep(ctx, r, all, beyond), n)
+		end(err)
+		return err
+	}
+	return h.keep(ctx, r, writes, beyond)
+}
+
+// keep stores the writes in a residence.
+func (h *home) keep(ctx context.Context, r *residence, writes []driver.Write, beyond bool) (err error) {
 	quota := r.Quota
 	if beyond {
 		quota = Quota{}

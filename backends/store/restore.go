@@ -183,7 +183,7 @@ func stageParts(
 	slices.SortFunc(deletes, byID)
 	slices.SortFunc(puts, byID)
 	writes := append(deletes, puts...) // so that unique values are free
-	return b.stage(nil, spec, writes, make([]*Meta, len(writes)))
+	return b.stage(nil, spec, writes, make([]*Meta, len(writes)), nil)
 }
 
 // parts reads the documents of a kind in an organization's partition, by their stored identifier.

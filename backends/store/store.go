@@ -35,6 +35,9 @@ type Store struct {
 	// controlKinds are those of control.
 	controlKinds []*Spec
 	notes        *driver.Collection
+	events       *Kind[Event]
+	told         map[string]*Spec // see Tell
+	committed    func(org int64)  // see OnEvents; may be nil
 
 	changing fairqueue.Queue[recordTurn] // writers by the record that they change
 	damages  damages
@@ -88,6 +91,7 @@ func New(o Options) *Store {
 		now:       o.Now,
 		observe:   o.Observe,
 		notes:     notesCollection(),
+		events:    newEvents(),
 		changing:  fairqueue.Queue[recordTurn]{Timeout: turnTimeout},
 	}
 	s.damages = damages{all: map[place]Damage{}, report: o.Damage}
@@ -137,7 +141,7 @@ func (w *Workspace) NotifyEnd(ctx context.Context, ids ...string) error {
 			w.claim.ended.Store(id, true)
 		}
 	}
-	unscoped := &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org, beyondQuota: w.beyondQuota}
+	unscoped := &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org, beyondQuota: w.beyondQuota, actor: w.actor}
 	return w.store.ending(ctx, unscoped, ids)
 }
 

@@ -24,6 +24,7 @@ type Workspace struct {
 	scope       Scope
 	claim       *Claim // stored with the first commit; may be nil
 	beyondQuota bool   // the quota does not apply to its writes
+	actor       string // see By
 }
 
 // Org returns the organization the workspace is bound to, 0 for the control workspace.

@@ -100,7 +100,7 @@ func (m *Module) getFolder() operation.Row {
 				},
 			},
 		},
-		Target: operation.Target{Revised: true},
+		Target: operation.Target{Revised: true, Logged: crud.Logged(m.Folders.Resource)},
 		Docs: operation.Docs{
 			Tag:     tag,
 			Summary: "Get a folder", Title: "Folder",

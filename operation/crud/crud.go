@@ -109,6 +109,7 @@ type handlers struct {
 	fields []field.Field // that callers may set
 	parent string        // the parameter of Path that names a definition; empty: there is none
 	param  string        // the parameter of the path that names the record
+	alone  bool          // only one row of the resource is made
 }
 
 // Rows returns the rows of a resource; for one that is Single, the rows of its only record. It panics if the options
@@ -154,12 +155,14 @@ func Rows(of *record.Resource, o Options) []operation.Row {
 // List returns only the row that lists the records of a resource.
 func List(of *record.Resource, o Options) operation.Row {
 	s := newHandlers(of, o)
+	s.alone = true
 	return s.finish(s.list(), &o.List)
 }
 
 // Create returns only the row that creates a record of a resource.
 func Create(of *record.Resource, o Options) operation.Row {
 	s := newHandlers(of, o)
+	s.alone = true
 	return s.finish(s.create(), &o.Create)
 }
 
@@ -302,6 +305,9 @@ type getInput struct {
 func (s *handlers) get() operation.Row {
 	row := s.row("get", http.MethodGet, s.recordPath(), s.Thing+" found")
 	row.Summary, row.Description, row.Title = "Get "+s.thing(), "Answers one record.", titled(s.Thing)
+	if s.logged() {
+		row.Logged = &operation.Logged{Resource: s.of.Name, See: s.see}
+	}
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, in getInput) (operation.Result, error) {
 		rec, err := s.find(ctx, c, stateOf(in.Deleted))
 		if err != nil {
@@ -321,7 +327,8 @@ func stateOf(deleted bool) store.State {
 // applicable drops the parameters that do not apply to the resource; their fields hold the defaults.
 func (s *handlers) applicable(params []operation.Param) []operation.Param {
 	return slices.DeleteFunc(params, func(p operation.Param) bool {
-		return !s.trash && (p.Name == "deleted" || p.Name == "purge") || len(s.Search) == 0 && p.Name == "q"
+		return !s.trash && (p.Name == "deleted" || p.Name == "purge") || len(s.Search) == 0 && p.Name == "q" ||
+			!s.logged() && p.Name == "changed_after"
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 type listInput struct {
 	operation.Following
 	selection
+	changesInput
 }
 
 // selection says which records are meant, and in which order.
@@ -39,7 +40,15 @@ func (s *handlers) list() operation.Row {
 	row.Title = titled(s.Things)
 	row.Weight, row.IDs = operation.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
 	s.declareFilters(&row)
-	row = operation.Typed(row, func(ctx context.Context, c *operation.Call, in listInput) (any, error) { return s.page(ctx, c, in) })
+	row = operation.Typed(row, func(ctx context.Context, c *operation.Call, in listInput) (any, error) {
+		if in.ChangedAfter != "" {
+			return s.changed(ctx, c, in)
+		}
+		return s.page(ctx, c, in)
+	})
+	if s.logged() {
+		row.Failures = append(row.Failures, operation.CursorGone())
+	}
 	s.declareSort(&row)
 	row.Data, row.Example = reflect.New(s.model.list()).Elem().Interface(), operation.OnePage(s.model.example())
 	return row

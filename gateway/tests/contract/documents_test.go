@@ -69,6 +69,7 @@ var standIns = []struct {
 	{`"\d+-\w+"`, true},                         // an ETag
 	{`\b[0-9a-f]{24}\.[A-Z2-7]{26}\b`, true},    // the token of an uploaded file
 	{`\b[0-9a-f]{24}\b`, true},
+	{`\b[a-z2-7]{10}-\d+\b`, true}, // an event
 }
 
 const aDay = `\b20\d\d-\d\d-\d\d\b`

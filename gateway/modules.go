@@ -88,7 +88,7 @@ func (s *Services) openModules(more []Module) {
 		Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log,
 		Background: s.background, Now: s.now, Dir: s.importsFolder(), Reserve: s.cfg.Files.ReserveBytes(),
 	})
-	s.events = events.New(func() time.Duration { return s.settings().Events.Keep })
+	s.events = events.New(func() time.Duration { return s.settings().Events.Keep }, s.background.Go)
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
 		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.audit, s.seals, s.heads, s.usage,

@@ -28,6 +28,8 @@ const answerRoom = 384 << 10
 const (
 	maxContents = 1024
 	maxUploads  = 1024
+	// maxFeeds bounds the feeds that this process serves, of which an organization may have a quarter.
+	maxFeeds = 40_960
 )
 
 // routes makes the handler of the public listener from the rows of operations, which it returns too.
@@ -55,10 +57,10 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	bodies := limits.NewFlight(inFlight * operation.MaxBodyLimit / 2)
 	decoded := limits.NewFlight(inFlight * operation.MaxBodyLimit)
 	answers := limits.NewFlight(inFlight * answerRoom)
-	contents, uploads := limits.NewFlight(maxContents), limits.NewFlight(maxUploads)
+	contents, uploads, feeds := limits.NewFlight(maxContents), limits.NewFlight(maxUploads), limits.NewFlight(maxFeeds)
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter,
-		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Contents: contents, Uploads: uploads,
+		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Contents: contents, Uploads: uploads, Feeds: feeds,
 		Audit: a.audit, Idempotency: a.idempotency, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(),
 		Proxies: proxies, Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired, Unproxied: unproxied,
@@ -76,6 +78,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	}, func() float64 { return float64(contents.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_uploads", Help: "Requests whose files are being received.",
 	}, func() float64 { return float64(uploads.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_feeds", Help: "Connections to which events are sent.",
+	}, func() float64 { return float64(feeds.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_decoded_bytes", Help: "Bytes reserved for the values decoded from bodies until they are stored.",
 	}, func() float64 { return float64(decoded.Used()) }))
 	for of := range a.cacheSizes() {

@@ -70,6 +70,7 @@ func (a *App) Run(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("serving: %w", err)
 	}
+	a.events.EndFeeds()
 	timeout := a.settings().Timeouts.Shutdown
 	if a.successor != nil {
 		a.endCommands(ctx, timeout) // while requests are served, because commands may take long

@@ -20,6 +20,12 @@ type Events struct {
 // ID returns the identifier of the change at a position, which is also the cursor after it.
 func (c *Events) ID(position int64) string { return c.log.Cursor(position) }
 
+// Log returns the event log.
+func (c *Events) Log() *tenants.EventLog { return c.log }
+
+// PositionOf returns the position that a cursor names. Errors: those of tenants.EventLog.Position.
+func (c *Events) PositionOf(cursor string) (int64, error) { return c.log.Position(cursor) }
+
 // Next returns the cursor after the part.
 func (c *Events) Next() string { return c.log.Cursor(c.UpTo) }
 

@@ -86,6 +86,8 @@ type Result struct {
 	Media   string // of the stream; empty: the first of the row
 	// Content is the answer of a row with Response.Content, in place of all the others.
 	Content *Content
+	// Feed is the answer of a row with Response.Feeds, in place of all the others.
+	Feed *Feed
 }
 
 // Stream writes the answer of a row with Response.Streams. Its rows are sent while they are read from the store; they

@@ -81,6 +81,9 @@ type Response struct {
 	// Content. The row is a GET, its path may begin with ContentPath, and it needs no Data, Message and Example. It honours
 	// Range and all conditions of RFC 9110 with the tag and the time of the Content, and so is not Revised.
 	Content []string
+	// Feeds is the media type, such as EventStream, of a success that is no envelope but is sent while things happen. The
+	// handler returns a Feed. The row is a GET and needs no Data, Message and Example.
+	Feeds string
 	// Options are the headers that an OPTIONS request on the paths gets, unless it is the preflight of a browser.
 	Options map[string]string
 	// Once: a success holds a secret that is told only once, such as the token of a key. Neither logs nor
@@ -250,8 +253,10 @@ func (o *Row) reads() bool { return o.Reads || o.Method == http.MethodGet }
 // Success returns the status of a success.
 func (o *Row) Success() int { return cmp.Or(o.Code, http.StatusOK) }
 
-// Plain reports whether a success is an envelope, which rows with Content and those that answer 204 have not.
-func (o *Row) Plain() bool { return o.Content == nil && o.Success() != http.StatusNoContent }
+// Plain reports whether a success is an envelope, which rows with Content or Feeds and those that answer 204 have not.
+func (o *Row) Plain() bool {
+	return o.Content == nil && o.Feeds == "" && o.Success() != http.StatusNoContent
+}
 
 // ForPrograms reports whether pages do not offer the operation: they make no PATCH, show only envelopes, send no headers,
 // and send files of any type, and forms with files, only to operations that take both.
@@ -334,6 +339,9 @@ func (o *Row) Validate() []error {
 	whole := o.Method == http.MethodGet && o.Success() == http.StatusOK && !operators
 	if o.Content != nil && (!whole || o.Streams != nil || o.Revised || o.Once) {
 		fault("content must be the whole answer of a GET with the status 200")
+	}
+	if o.Feeds != "" && (!whole || o.Streams != nil || o.Content != nil || o.Revised || o.Once) {
+		fault("a feed must be the whole answer of a GET with the status 200")
 	}
 	if o.Success() == http.StatusNoContent && (o.Streams != nil || o.Once || o.Revised) {
 		fault("answers 204 and something to read")

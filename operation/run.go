@@ -89,6 +89,11 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 			result, err = Result{}, ended
 		}
 	}
+	if err == nil && result.Feed != nil {
+		if result.Feed.access, err = c.Lasting(ctx); err != nil {
+			return Result{}, err
+		}
+	}
 	if err == nil && result.Content != nil {
 		result.Content.access = c.admittedAt(c.began)
 	}
@@ -144,6 +149,8 @@ func (c *Call) run(ctx context.Context) (Result, error) {
 		if c.Operation.Content == nil {
 			return Result{}, errors.New("the handler returns content, but its row has none")
 		}
+	} else if err == nil && (c.Operation.Feeds != "") != (result.Feed != nil) {
+		err = errors.New("the handler returns a feed, or its row has one, but not both")
 	} else if err == nil && c.Operation.Content != nil {
 		err = errors.New("the handler of a row with content returns none")
 	}

@@ -3,6 +3,7 @@
 package gatewaytest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -540,11 +541,27 @@ func (g *Gateway) send(t testing.TB, r *http.Request) *Answer {
 		t.Fatalf("%s %s: %v", r.Method, r.URL, err)
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
+	var raw []byte
+	if resp.Header.Get("Content-Type") == operation.EventStream && r.Method != http.MethodHead {
+		raw, err = firstBlock(resp.Body) // it has no end
+	} else {
+		raw, err = io.ReadAll(resp.Body)
+	}
 	if err != nil {
 		t.Fatalf("%s %s: %v", r.Method, r.URL, err)
 	}
 	return &Answer{Code: resp.StatusCode, Header: resp.Header, Body: raw}
+}
+
+// firstBlock reads a stream of events up to its first empty line.
+func firstBlock(from io.Reader) (text []byte, err error) {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if text = append(text, line...); err != nil || len(line) == 1 {
+			return text, err
+		}
+	}
 }
 
 // replaceSession replaces the session of the request by the one that succeeded it, and returns that; nil if the request

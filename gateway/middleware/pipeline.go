@@ -72,6 +72,7 @@ type Options struct {
 	Answers     *limits.Flight // large answers, in bytes; nil: without a bound
 	Contents    *limits.Flight // contents being sent; nil: without a bound
 	Uploads     *limits.Flight // files being received; nil: without a bound
+	Feeds       *limits.Flight // feeds; nil: without a bound
 	Audit       *audit.Log
 	Idempotency *idempotency.Log
 	Log         *slog.Logger
@@ -435,6 +436,12 @@ func (x *exchange) answer(ctx context.Context, result operation.Result, err erro
 		before = header.Clone()
 	}
 	maps.Copy(header, x.call.Header)
+	if problem == nil && result.Feed != nil {
+		if problem = x.feed(ctx, result.Feed); problem == nil {
+			return
+		}
+		x.failure = problem
+	}
 	if problem == nil && result.Content != nil {
 		if problem = x.content(ctx, result.Content, before); problem == nil {
 			return

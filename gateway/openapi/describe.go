@@ -34,6 +34,9 @@ func description(op *operation.Row) string {
 	if op.Upload != nil {
 		lines = append(lines, "- File: at most "+byteText(op.UploadLimit)+".")
 	}
+	if op.Feeds != "" {
+		lines = append(lines, "- Answer: it does not end; the connection is closed after an hour.")
+	}
 	if op.Content != nil {
 		lines = append(lines, "- Answer: the bytes of a file, never compressed. The time limit does not include sending them.")
 	}

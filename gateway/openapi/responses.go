@@ -280,6 +280,12 @@ func (b *builder) okResponse(op *operation.Row, failed *answer) (object, error) 
 		a.describe("Success: the content")
 		return a.response(), nil
 	}
+	if op.Feeds != "" {
+		text := object{{"type", "string"}}
+		a := &answer{uncounted: op.OwnLimits, schemas: []object{text}, content: []member{{op.Feeds, object{{"schema", text}}}}}
+		a.describe("Success: what happens, until the connection is closed")
+		return a.response(), nil
+	}
 	if op.Success() == http.StatusNoContent {
 		a := &answer{uncounted: op.OwnLimits}
 		a.describe("Success, without a body: " + cmp.Or(op.Message, op.Summary))

@@ -21,14 +21,20 @@ import (
 // Module serves the event log. It is immutable once Explain was called, and safe for concurrent use.
 type Module struct {
 	hub
+	feeds feeds
 
 	keep  func() time.Duration
 	kinds map[string]*operation.Row // what answers one record of each kind
 	what  map[string][]store.What   // what can happen to records of each kind
 }
 
-// New returns a Module. keep returns for how long changes are kept.
-func New(keep func() time.Duration) *Module { return &Module{keep: keep} }
+// New returns a Module. keep returns for how long events are kept; background runs what goes on after a request, until
+// the gateway stops.
+func New(keep func() time.Duration, background func(string, func(context.Context)) bool) *Module {
+	m := &Module{keep: keep}
+	m.feeds = feeds{m: m, background: background, of: map[string]*feed{}}
+	return m
+}
 
 // Explain sets the rows of all operations, and what can happen to records by the name of their resource. It must be
 // called before the module serves.
@@ -88,7 +94,7 @@ func (m *Module) Operations() []operation.Row {
 		ID: "k3f4x2m7qa-1043", Kind: "contact.updated", Record: "665f1c2ab4d3e2f1a0b9c8e1", Revision: 3, Actor: "user:7",
 		At: "2026-11-22T10:00:00.000Z",
 	}
-	return []operation.Row{operation.Typed(operation.Row{
+	return []operation.Row{m.streamOperation(), operation.Typed(operation.Row{
 		Name: "events.list", Method: http.MethodGet, Path: "/api/events",
 		Policy: operation.Policy{
 			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.HandlerDecides(),

@@ -83,7 +83,7 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 	view := operationView{
 		Chrome:    withTitle(c, row.Summary, site.Link{Title: "API reference", Address: "/docs"}),
 		Operation: row, Description: row.Description, Who: callers(row), Failures: row.Failures,
-		Streams: strings.Join(slices.Concat(row.Streams, row.Content), ", "),
+		Streams: strings.Join(slices.DeleteFunc(slices.Concat(row.Streams, row.Content, []string{row.Feeds}), func(s string) bool { return s == "" }), ", "),
 	}
 	q := ask.Call{Row: row, Path: map[string]string{}}
 	for _, p := range row.Params {

@@ -135,7 +135,7 @@ func clientCalls(t testing.TB, p *fixture.Party) (calls []clientCall, left []str
 		return strings.Compare(firstSessions(a.Name), firstSessions(b.Name))
 	})
 	for _, op := range rows {
-		if op.Upload != nil {
+		if op.Upload != nil || op.Feeds != "" {
 			for i := range op.Paths() {
 				left = append(left, op.ID(i))
 			}

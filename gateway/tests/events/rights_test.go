@@ -150,7 +150,7 @@ func TestEvents_Rights(t *testing.T) {
 		key := acme.KeyWith(t, func(k *control.NewKey) {
 			held := slices.DeleteFunc(slices.Clone(all), func(tenants.Permission) bool { return i > 2 && u.random.IntN(2) == 0 })
 			k.Name, k.Permissions = fmt.Sprint("caller ", i), fixture.PermissionNames(held)
-			k.Teams = [][]string{nil, {fixture.TeamA}, {fixture.TeamB}, {}}[i%4]
+			k.Teams = [][]string{nil, {fixture.TeamA}, {fixture.TeamB}, {fixture.TeamA, fixture.TeamB}}[i%4]
 		}).Token
 		f := follow(t, acme, gatewaytest.WithKey(key), "")
 		callers, keys[f] = append(callers, f), key

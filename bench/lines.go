@@ -139,8 +139,16 @@ func lines(fewer int) []line {
 		}
 		return beside
 	}
+	told := orgWith("followed", smallBundle())
+	tell := told.send(http.MethodPost, "/api/custom/objects/tree/records", `{"values":{"species":"oak","height":21.5}}`)
+	nobody := []reference{{name: "nobody follows", goal: "0.9", from: create}}
 	all = append(all, noisyLines()...)
 	return append(all,
+		line{name: "events", what: "creates of a record in an organization that is followed", connections: 1, ours: followed(tell, told), references: nobody},
+		line{name: "events", what: "creates of a record in an organization that is followed", connections: 32, ours: followed(tell, told), references: nobody},
+		line{name: "events", what: "streams", measure: streaming(told)},
+		line{name: "events", what: "creates of a record next to 1,000 streams", connections: 32, ours: besideStreams(followed(tell, told), told, fewerStreams),
+			references: []reference{{name: "nobody follows", goal: "0.9", from: create}}},
 		line{name: "put", what: "PUT of one form by 32 writers", connections: 32,
 			ours:       put,
 			references: []reference{{name: "one writer", goal: "1, none failed", from: put, connections: 1}}},

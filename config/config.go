@@ -60,6 +60,7 @@ type Config struct {
 	Trash     Trash     `yaml:"trash"`
 	Backup    Backup    `yaml:"backup"`
 	Events    Events    `yaml:"events"`
+	Mail      Mail      `yaml:"mail"`
 }
 
 // Telemetry says where traces and metrics are sent.
@@ -259,6 +260,7 @@ func Default() Config {
 		Trash:     Trash{Keep: 30 * 24 * time.Hour, Organizations: 30 * 24 * time.Hour},
 		Backup:    Backup{At: []string{"03:00"}, Keep: 14},
 		Events:    Events{Keep: 7 * 24 * time.Hour},
+		Mail:      Mail{PerOrganization: 1000, PerAddress: 60},
 	}
 }
 
@@ -327,6 +329,7 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	}
 	c.Redis.check(fault)
 	c.Files.check(fault)
+	c.Mail.check(fault)
 	c.checkBackends(fault)
 	most := descriptors / (minDescriptors * uint64(max(1, c.BackendsOf(EngineSQLite))))
 	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {
@@ -411,7 +414,9 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 
 // checkPaths reports paths that begin with ~, which would be a folder of that name in the working directory.
 func (c *Config) checkPaths(fault func(name, format string, args ...any)) {
-	paths := map[string]string{"data": c.Data, "keyring": c.Keyring, "files.folder": c.Files.Folder}
+	paths := map[string]string{
+		"data": c.Data, "keyring": c.Keyring, "files.folder": c.Files.Folder, "mail.tls_ca_file": c.Mail.TLSCAFile,
+	}
 	for name, b := range c.Backends {
 		paths["backends."+name+".dir"] = b.Dir
 	}

@@ -9,6 +9,7 @@ import (
 	"tenantry/modules/audit"
 	"tenantry/modules/files/contents"
 	"tenantry/modules/imports/bundle"
+	"tenantry/modules/mail"
 	"tenantry/modules/usage"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
@@ -69,3 +70,6 @@ func (s *Services) SignInLink(
 	token, err := s.people.SignInLink(ctx, t, u.UID, s.now().Add(lifetime))
 	return baseURL + "/enter#" + token.Reveal(), err
 }
+
+// Mails returns the module that sends mail.
+func (s *Services) Mails() *mail.Module { return s.mails }

@@ -133,6 +133,7 @@ func (a *App) build() error {
 	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
 	a.measureLog(registry)
+	a.measureMail(registry)
 	a.telemetry.Metrics(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {
@@ -142,6 +143,7 @@ func (a *App) build() error {
 	a.background.Every(flushInterval, "storing uses of keys", a.keys.FlushUses)
 	a.background.Every(flushInterval, "storing usage", a.usage.Flush)
 	a.background.Every(trashTick, "emptying the trash", a.takeTrashTurn)
+	a.sendMail()
 	if a.cfg.Backup.To != "" {
 		a.background.Go("backing up", a.backUpOnTime)
 	}

@@ -44,6 +44,7 @@ func (s *Services) examine(ctx context.Context) []control.Finding {
 	}
 	s.examineRedis(ctx, e)
 	s.examineBucket(ctx, e)
+	s.examineMail(ctx, e)
 	s.examineBackups(ctx, e)
 	if failures[s.cfg.Control] != nil {
 		e.warn("organizations", "not examined", "they are listed on backend "+s.cfg.Control)

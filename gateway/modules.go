@@ -37,9 +37,9 @@ type Module interface {
 // operationSource has operations to serve.
 type operationSource interface{ Operations() []operation.Row }
 
-// openModules makes the modules; more are those of the embedding program. To add a module, add it to the list. Bundles
+// openModules makes the modules; more are those of the embedding program. An error is about the settings of mail. To add a module, add it to the list. Bundles
 // hold records in the order of the list, which must be that of references: definitions come first.
-func (s *Services) openModules(more []Module) {
+func (s *Services) openModules(more []Module) error {
 	s.idempotency = idempotency.New(s.directory, s.now)
 	s.store.OnEnd(s.idempotency.End)
 	s.usage = usage.New(s.log, s.now, s.cfg.Memory.Organizations, s.background.Go)
@@ -49,6 +49,10 @@ func (s *Services) openModules(more []Module) {
 	contactModule := contacts.New(contacts.Deps{Keys: s.directory})
 	objectModule, formModule := objects.New(s.directory), forms.New(s.directory)
 	formModule.Spent = spentChallenges{s.redis}
+	if err := s.openMail(formModule); err != nil {
+		return err
+	}
+	formModule.Alerts = formAlerts{s.mails}
 	var scan func(context.Context, *tenants.Tenant, *contents.Arrival) error
 	if s.cfg.Files.Scan != "" {
 		scan = contents.ScanBy(s.cfg.Files.Scan, s.cfg.Files.ScanToken)
@@ -82,7 +86,7 @@ func (s *Services) openModules(more []Module) {
 	objectModule.Reports, formModule.Reports, contactModule.Reports = s.reports, s.reports, s.reports
 	contactModule.Campaigns = campaignModule
 	s.peopleModule = people.New(people.Deps{
-		Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now,
+		Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now, Mails: s.mails,
 	})
 	s.imports = imports.New(imports.Options{
 		Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log,
@@ -91,7 +95,7 @@ func (s *Services) openModules(more []Module) {
 	s.events = events.New(func() time.Duration { return s.settings().Events.Keep }, s.background.Go)
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
-		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.audit, s.seals, s.heads, s.usage,
+		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.mails, s.audit, s.seals, s.heads, s.usage,
 		&organization.Module{
 			Directory: s.directory, Defaults: s.limiter.Defaults,
 			FileBytes: s.fileBytes,
@@ -108,6 +112,7 @@ func (s *Services) openModules(more []Module) {
 		Directory: s.directory, People: s.kinds.people, Resources: resources, End: s.endRecords(),
 		Bytes: bundledBytes{s.contents},
 	})
+	return nil
 }
 
 // logged returns the kinds of records of which event logs tell, with the names of their resources.

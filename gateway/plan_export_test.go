@@ -43,6 +43,8 @@ func notExported() map[string]string {
 		"attachments":           "they wait for a submission here",
 		"transfers":             "they are uploads under way here",
 		"file_versions":         "they are the history of the files of this organization",
+		"mails":                 "they belong to the past of this organization",
+		"sign_in_places":        "it records where people signed in here",
 		"share_revocations":     token,
 		"shares":                token,
 		"organizations.leaving": "it is temporary",

@@ -338,7 +338,7 @@ func (r *orgRestore) moving(p tenants.MoveProgress) {
 // continuing returns the kinds of documents that go on while an organization is set back: its history, what is known of
 // bytes of files, uploads under way, and what was answered to requests.
 func (s *Services) continuing() (names []string) {
-	all := slices.Concat(s.audit.Kept(), s.seals.Kept(), s.heads.Kept(), s.usage.Kept(), s.contents.Kept(), s.imports.Kept())
+	all := slices.Concat(s.audit.Kept(), s.seals.Kept(), s.heads.Kept(), s.usage.Kept(), s.contents.Kept(), s.imports.Kept(), s.mails.Kept())
 	names = []string{store.EventsKind}
 	for _, spec := range record.Specs(append(all, s.idempotency, s.files.Transfers)) {
 		names = append(names, spec.Name)

@@ -27,6 +27,7 @@ import (
 	"tenantry/modules/files/contents"
 	"tenantry/modules/imports"
 	"tenantry/modules/imports/bundle"
+	"tenantry/modules/mail"
 	"tenantry/modules/people"
 	"tenantry/modules/usage"
 	"tenantry/operation/idempotency"
@@ -88,6 +89,7 @@ type Services struct {
 	files        *files.Module
 	transfer     *bundle.Service
 	imports      *imports.Service
+	mails        *mail.Module
 	port         string // of the public listener, for addresses in answers
 }
 
@@ -172,7 +174,9 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	for _, d := range s.store.Damaged() { // found by an earlier process
 		s.noteDamage(d, false)
 	}
-	s.openModules(o.Modules)
+	if err = s.openModules(o.Modules); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 

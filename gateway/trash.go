@@ -154,6 +154,13 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 				"organization", slug, "error", failed)
 		}
 	}
+	if err == nil {
+		more, failed := a.forgetMail(ctx, t)
+		if left = left || more; failed != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "old mails could not be removed, or administrators not told of keys, and it will be retried",
+				"organization", slug, "error", failed)
+		}
+	}
 	for i := 0; err == nil && i < len(a.rows); i++ {
 		row := &a.rows[i]
 		if row.Expire == nil || keep == 0 {

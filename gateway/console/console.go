@@ -52,10 +52,15 @@ type Deps struct {
 	BaseURL func(slug string) string
 	// FileHost returns the address below which the bytes of an organization's files are.
 	FileHost func(*tenants.Tenant) string
-	Cookie   string // name of the session cookie
-	Secure   bool   // served over TLS
-	Now      func() time.Time
-	Log      *slog.Logger
+	// SignedIn, unless nil, is called after a person has signed in, with the name of the browser.
+	SignedIn func(ctx context.Context, c *operation.Call, u *identity.User, browser string)
+	// Forgotten mails a link for a new password to the address, if a person has it. Mails: the installation sends mail.
+	Forgotten func(ctx context.Context, t *tenants.Tenant, address string) error
+	Mails     bool
+	Cookie    string // name of the session cookie
+	Secure    bool   // served over TLS
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Module is the console. Safe for concurrent use.
@@ -73,9 +78,12 @@ func New(d Deps) (*Module, error) {
 		return nil, err
 	}
 	m := &Module{
-		Deps:    d,
-		mux:     http.NewServeMux(),
-		account: signin.Module{Sessions: d.Sessions, People: d.People, Name: d.Cookie, Secure: d.Secure},
+		Deps: d,
+		mux:  http.NewServeMux(),
+		account: signin.Module{
+			Sessions: d.Sessions, People: d.People, Name: d.Cookie, Secure: d.Secure, SignedIn: d.SignedIn, Forgotten: d.Forgotten,
+			Mails: d.Mails,
+		},
 		common: visit.Console{
 			Client: &ask.Client{Cookie: d.Cookie, BaseURL: d.BaseURL}, Layout: p, Locales: locale.New(),
 			Sessions: d.Sessions, People: d.People, SignInRows: map[string]*operation.Row{},
@@ -136,6 +144,10 @@ func (m *Module) routes() error {
 	mux.HandleFunc("POST /enter", m.linkForm("sessions.redeem", m.showEnter, "token"))
 	mux.HandleFunc("GET /welcome", m.linkPage(m.showWelcome))
 	mux.HandleFunc("POST /welcome", m.linkForm("passwords.create", m.showWelcome, "token", "password"))
+	mux.HandleFunc("GET /forgot", m.hostIndependent(func(w http.ResponseWriter, _ *http.Request, organization string) {
+		m.showForgot(w, http.StatusOK, organization, forgotView{})
+	}))
+	mux.HandleFunc("POST /forgot", m.forgotForm)
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(submit.FormPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(submit.Submit))
 	sharedPages := report.Pages{Reports: m.Reports, Pages: m.common.Layout, Locales: m.common.Locales, Log: m.Log}

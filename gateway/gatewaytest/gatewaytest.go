@@ -31,6 +31,7 @@ import (
 	"tenantry/modules/audit"
 	"tenantry/modules/files/contents"
 	"tenantry/modules/imports/bundle"
+	"tenantry/modules/mail"
 	"tenantry/modules/usage"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -53,6 +54,8 @@ type App interface {
 	SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error)
 	EmptyTrash(ctx context.Context) (taken bool, err error)
 	SignHeads(ctx context.Context)
+	SendMail(ctx context.Context) error
+	Mails() *mail.Module
 	PutUsage(ctx context.Context, slug string, days []*usage.Day) error
 	FlushUsage(ctx context.Context)
 	Commands() *control.Client

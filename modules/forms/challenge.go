@@ -195,6 +195,7 @@ func (m *Module) submit() crud.Action {
 
 // guard makes the handler that creates submissions check the proof of work of browser keys.
 func (m *Module) guard(create operation.Handler) operation.Handler {
+	create = m.wakeAfter(create)
 	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		if len(c.Query.Text(proofParam)) > maxProof {
 			return operation.Result{}, fault.One(proofParam, fault.Length, "the proof must have at most %d characters", maxProof)

@@ -25,7 +25,9 @@ type Module struct {
 	Spent Spent
 	// Attachments keeps the files of fields of the type File. It must be set before the module serves.
 	Attachments Attachments
-	keys        secrets.Keys
+	// Alerts mails alerts about submissions. It must be set before the module serves.
+	Alerts Alerter
+	keys   secrets.Keys
 }
 
 // New returns the module. The keys seal values of encrypted fields.
@@ -112,7 +114,7 @@ func (m *Module) submissionRows() []operation.Row {
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection",
 		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true,
 		Search: []string{"values"}, Create: m.submit(), Update: crud.Absent(),
-		Stage: crud.Stage(m.redeem),
+		Stage: crud.Stage(m.stage),
 	})
 }
 

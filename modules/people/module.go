@@ -23,6 +23,17 @@ type Deps struct {
 	People *identity.Service
 	Keys   *keys.Service
 	Now    func() time.Time
+	Mails  Mails
+}
+
+// Mails mails links of invitations. Implementations must be safe for concurrent use.
+type Mails interface {
+	// On reports whether the installation sends mail.
+	On() bool
+	// Invite mails the link of the user's invitation, if mail is sent and there is a link, and reports whether it did.
+	// takeBack removes a mail that has not been sent; it is nil if none was stored.
+	Invite(ctx context.Context, t *tenants.Tenant, u *identity.User, baseURL string) (
+		mailed bool, takeBack func(context.Context) error)
 }
 
 // Module serves people, service accounts, their rights, and keys. It is immutable once Explain was called, and safe

@@ -3,6 +3,7 @@ package people
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 
 	"tenantry/backends/store"
@@ -35,6 +36,7 @@ type Invited struct {
 	Person
 	Link          string `json:"link" doc:"Link to choose a password. It works once and is shown only this once."`
 	LinkExpiresAt string `json:"link_expires_at" doc:"When the link expires; RFC 3339, UTC, milliseconds."`
+	Mailed        bool   `json:"mailed" doc:"Whether the link is also mailed to the person. Without a mail server nobody is mailed."`
 }
 
 func examplePerson() Person {
@@ -46,7 +48,7 @@ func examplePerson() Person {
 }
 
 func exampleInvited() Invited {
-	return Invited{examplePerson(), "https://acme.example.com/welcome#inv_4dNq8Ww2ZyT6pLk0", "2024-06-07T13:52:42.000Z"}
+	return Invited{examplePerson(), "https://acme.example.com/welcome#inv_4dNq8Ww2ZyT6pLk0", "2024-06-07T13:52:42.000Z", false}
 }
 
 // showAll returns people as callers see them, with the link of a user who is being invited.
@@ -83,7 +85,7 @@ func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identi
 		}
 		all[i] = one
 		if made := u.Invitation; made != nil {
-			invited := Invited{Person: one, Link: made.Link(c.BaseURL)}
+			invited := Invited{Person: one, Link: made.Link(c.BaseURL), Mailed: made.Mailed}
 			if invited.Link != "" {
 				invited.LinkExpiresAt = texts.Time(made.ExpiresAt.UnixMilli())
 			}
@@ -142,7 +144,7 @@ func (m *Module) people() []operation.Row {
 					Name: u.Name, Email: u.Email, Roles: u.Roles, Permissions: u.Permissions, Teams: u.Teams, Inactive: !u.Active,
 				})
 				if err == nil {
-					c.Undo = made.Invitation.TakeBack
+					m.mailInvitation(ctx, c, made)
 				}
 				return made, err
 			},
@@ -154,9 +156,9 @@ func (m *Module) people() []operation.Row {
 		Get: crud.Absent(), Delete: crud.Absent(),
 		Create: crud.Action{
 			Docs: operation.Docs{
-				Ask: "You get a link that works once, with which the person chooses a password. No mail is sent.",
-				Description: "Answers the user and a single-use link with which the person chooses a password. No mail is sent. " +
-					"A user who is not active gets no link.",
+				Ask: "You get a link that works once, with which the person chooses a password. " + m.mailNote(),
+				Description: "Answers the user and a single-use link with which the person chooses a password. If the installation " +
+					"sends mail, the link is mailed to the person as well. A user who is not active gets no link.",
 			},
 			Response: operation.Response{
 				Once: true, Data: Invited{}, Example: exampleInvited(), Failures: []operation.Failure{unbound()},
@@ -252,7 +254,7 @@ func (m *Module) onUser(
 
 func (m *Module) invite(may func(context.Context, *operation.Call) func(*identity.User) error) operation.Row {
 	row := m.onUser("invite", "Invite", "Invite a user again",
-		"Answers a new single-use link with which the person chooses a password. "+
+		"Answers a new single-use link with which the person chooses a password. If the installation sends mail, the link is mailed to the person as well. "+
 			"An earlier link becomes invalid; sessions and the old password end when the new link is used.", "User invited",
 		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
 			if err := m.mayInvite(ctx, c); err != nil {
@@ -260,12 +262,29 @@ func (m *Module) invite(may func(context.Context, *operation.Call) func(*identit
 			}
 			u, err := m.People.Invite(ctx, c.Tenant, uid, may(ctx, c))
 			if err == nil {
-				c.Undo = u.Invitation.TakeBack
+				m.mailInvitation(ctx, c, u)
 			}
 			return u, err
 		})
 	row.Once, row.Data, row.Example, row.Failures = true, Invited{}, exampleInvited(), append(row.Failures, unbound())
 	return row
+}
+
+// mailInvitation mails the link of a user who was just invited, and sets how the invitation is undone.
+func (m *Module) mailInvitation(ctx context.Context, c *operation.Call, u *identity.User) {
+	mailed, takeBack := m.Mails.Invite(ctx, c.Tenant, u, c.BaseURL)
+	u.Invitation.Mailed = mailed
+	if c.Undo = u.Invitation.TakeBack; mailed {
+		c.Undo = func(ctx context.Context) error { return errors.Join(takeBack(ctx), u.Invitation.TakeBack(ctx)) }
+	}
+}
+
+// mailNote says whether links are mailed.
+func (m *Module) mailNote() string {
+	if m.Mails != nil && m.Mails.On() {
+		return "It is mailed to the person as well."
+	}
+	return "No mail is sent."
 }
 
 func (m *Module) me() operation.Row {

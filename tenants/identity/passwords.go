@@ -112,6 +112,7 @@ func (s *Service) rehash(ctx context.Context, t *tenants.Tenant, u *User, old st
 type Invitation struct {
 	Token     secret.String // empty if the user is not active
 	ExpiresAt time.Time
+	Mailed    bool // the token was also mailed to the user
 	// TakeBack undoes the change that created the invitation, for callers that cannot deliver the token. Errors:
 	// store.ErrConflict if the user was changed since, store.ErrUnavailable.
 	TakeBack func(context.Context) error

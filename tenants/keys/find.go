@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
+	"tenantry/tenants"
 )
 
 // Find searches all organizations for the key with that token, current or rotated, in any state. It returns the key and
@@ -34,4 +36,20 @@ func (s *Service) Find(ctx context.Context, token string) (*Key, string, error) 
 			}
 		}
 	}
+}
+
+// maxExpiring bounds the keys that Expiring returns.
+const maxExpiring = 100
+
+// Expiring returns keys of the organization that expire after the first time and not after the second, and are not
+// revoked, those that expire first. Error: store.ErrUnavailable.
+func (s *Service) Expiring(ctx context.Context, t *tenants.Tenant, after, until time.Time) ([]Key, error) {
+	found, err := s.kinds.Keys.In(t.People()).Find(ctx, store.Query{
+		Filter: store.All(
+			store.Where(store.F("expires_at"), store.OpGt, after.UnixMilli()),
+			store.Where(store.F("expires_at"), store.OpLte, until.UnixMilli()), store.Eq("revoked_at", int64(0)),
+		),
+		Sort: []store.Order{store.Asc("expires_at")}, Limit: maxExpiring,
+	})
+	return found, err
 }

@@ -61,6 +61,12 @@ func (s *Service) UseLink(
 	return s.byLink(ctx, t, remote, func() (*identity.User, error) { return s.people.UseSignInLink(ctx, t, token) })
 }
 
+// CountRecovery counts an attempt to ask for a new password for an address, against the network address, together with
+// attempts to sign in, and against the e-mail address, apart from those. Errors: ErrThrottled, tenants.ErrUnavailable.
+func (s *Service) CountRecovery(ctx context.Context, t *tenants.Tenant, email string, remote netip.Addr) error {
+	return s.newAttempt(t, "recovery of "+identity.EmailKey(email), remote).count(ctx, true)
+}
+
 func (s *Service) byLink(
 	ctx context.Context, t *tenants.Tenant, remote netip.Addr, use func() (*identity.User, error),
 ) (*identity.User, error) {

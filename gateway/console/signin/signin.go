@@ -28,6 +28,11 @@ type Module struct {
 	People   *identity.Service
 	Name     string // the name of the session cookie
 	Secure   bool   // served over TLS
+	// SignedIn, unless nil, is called after a person has signed in, with the name of the browser.
+	SignedIn func(ctx context.Context, c *operation.Call, u *identity.User, browser string)
+	// Forgotten mails a link for a new password to the address, if a person has it. Mails: the installation sends mail.
+	Forgotten func(ctx context.Context, t *tenants.Tenant, address string) error
+	Mails     bool
 }
 
 // Operations returns the rows.
@@ -75,6 +80,7 @@ func (m *Module) Operations() []operation.Row {
 		operation.Typed(redeem, m.redeem),
 		operation.Typed(check, m.checkLink),
 		chosen,
+		m.forgotRow(begin),
 	}
 	return append(rows, m.ownSessions()...)
 }
@@ -130,6 +136,9 @@ func (m *Module) begin(ctx context.Context, c *operation.Call, user *identity.Us
 		return nil
 	}
 	c.Note("user", strconv.FormatInt(user.UID, 10))
+	if m.SignedIn != nil {
+		m.SignedIn(ctx, c, user, browserName(browser))
+	}
 	cookie := m.cookie(token.Reveal())
 	cookie.Expires = session.ExpiresAt
 	c.Header.Add("Set-Cookie", cookie.String())

@@ -1,0 +1,143 @@
+package forms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// Alerter mails alerts about submissions. Implementations must be safe for concurrent use.
+type Alerter interface {
+	// Stage adds the alert about a new submission to the batch that stores it.
+	Stage(ctx context.Context, c *operation.Call, b *store.Batch, form, submission string) error
+	// Wake is called when such a batch was committed.
+	Wake(t *tenants.Tenant)
+}
+
+// Names of members of a configuration of alerts.
+const (
+	alertEnabled    = "enabled"
+	alertRecipients = "recipients"
+	alertSubject    = "subject"
+	alertReplyTo    = "reply_to_field"
+	alertFields     = "fields"
+)
+
+// on reports whether the alerts are sent to somebody.
+func (a Alerts) on() bool {
+	enabled, _ := a[alertEnabled].(bool)
+	return enabled && len(a.texts(alertRecipients)) > 0
+}
+
+// texts returns the texts of a member that is a list, without others.
+func (a Alerts) texts(name string) (all []string) {
+	list, _ := a[name].([]any)
+	for _, v := range list {
+		if s, ok := v.(string); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func (a Alerts) text(name string) string {
+	s, _ := a[name].(string)
+	return s
+}
+
+// stage completes a new submission, and adds its alert to the batch.
+func (m *Module) stage(ctx context.Context, c *operation.Call, b *store.Batch, rec, was *Submission) error {
+	if err := m.redeem(ctx, c, b, rec, was); err != nil || was != nil || m.Alerts == nil {
+		return err
+	}
+	form, known := c.Known.Record(m.Forms.Name, rec.Form).(*Form)
+	if !known {
+		var err error
+		if form, err = m.Forms.In(c.Tenant.Workspace()).Get(ctx, rec.Form); err != nil {
+			return err
+		}
+	}
+	if !form.EmailAlerts.on() {
+		return nil
+	}
+	return m.Alerts.Stage(ctx, c, b, rec.Form, rec.ID)
+}
+
+// wakeAfter makes the handler that creates submissions tell the Alerter when one was stored.
+func (m *Module) wakeAfter(create operation.Handler) operation.Handler {
+	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		result, err := create(ctx, c)
+		form, known := c.Known.Record(m.Forms.Name, c.Path("id")).(*Form)
+		if err == nil && m.Alerts != nil && (!known || form.EmailAlerts.on()) {
+			m.Alerts.Wake(c.Tenant)
+		}
+		return result, err
+	}
+}
+
+// Alert is what is told about a submission.
+type Alert struct {
+	Label, Subject string
+	Recipients     []string
+	ReplyTo        string // the address in the field that the form names; empty: none
+	Values         []AlertValue
+}
+
+// AlertValue is a value that the form marks for alerts.
+type AlertValue struct{ Title, Text string }
+
+// Alert returns what is told about a submission, nil if the form or the submission is gone, or the form sends no alerts.
+// Without a submission it returns only the recipients. Values of encrypted fields are not told. Error:
+// store.ErrUnavailable.
+func (m *Module) Alert(ctx context.Context, t *tenants.Tenant, form, submission string) (*Alert, error) {
+	f, err := m.Forms.In(t.Workspace()).Get(ctx, form)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !f.EmailAlerts.on() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &Alert{Label: f.Label, Subject: f.EmailAlerts.text(alertSubject), Recipients: f.EmailAlerts.texts(alertRecipients)}
+	if submission == "" {
+		return out, nil
+	}
+	s, err := m.Submissions.In(t.Workspace()).Get(ctx, submission)
+	if errors.Is(err, store.ErrNotFound) || err == nil && s.Form != form {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := f.Fields()
+	if reply, ok := s.Values[f.EmailAlerts.text(alertReplyTo)].(string); ok && schema.ValidEmail(reply) {
+		out.ReplyTo = reply
+	}
+	for _, name := range f.EmailAlerts.texts(alertFields) {
+		field, defined := all[name]
+		if value := s.Values[name]; defined && field.Type != schema.Encrypted && value != nil {
+			out.Values = append(out.Values, AlertValue{field.Title, alertText(value)})
+		}
+	}
+	return out, nil
+}
+
+// alertText returns a value for readers.
+func alertText(value any) string {
+	switch v := value.(type) {
+	case bool:
+		return map[bool]string{true: "yes", false: "no"}[v]
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = alertText(v[i])
+		}
+		return strings.Join(parts, ", ")
+	}
+	return fmt.Sprint(value)
+}

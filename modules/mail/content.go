@@ -1,0 +1,108 @@
+package mail
+
+import (
+	"bytes"
+	"embed"
+	htmltemplate "html/template"
+	"strings"
+	texttemplate "text/template"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Content is what a mail says. The text and the HTML of the mail are made of it.
+type Content struct {
+	Subject    string
+	Title      string
+	Paragraphs []string
+	Facts      []Fact
+	Action     Link // an empty URL: none
+	After      []string
+	Footer     string // why the mail was sent
+	// ReplyTo is the address to which answers go; empty: the sender.
+	ReplyTo string
+	// Unsubscribe is the address of the page that ends such mails; empty: there is none.
+	Unsubscribe string
+	// Organization is the name of the organization.
+	Organization string
+}
+
+// Fact is a value with its label.
+type Fact struct{ Label, Value string }
+
+// Link is an address with its label.
+type Link struct{ Label, URL string }
+
+const (
+	maxLine  = 200    // characters of a subject or a name
+	maxFact  = 4000   // characters of a value
+	maxFacts = 100    // values of one mail
+	maxBody  = 20_000 // characters of all values
+)
+
+// line returns a text as one line without control characters, so that it cannot begin a header of its own.
+func line(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError, unicode.Is(unicode.Cf, r): // such as those that reverse the direction of writing
+			return -1
+		case unicode.IsControl(r), unicode.IsSpace(r):
+			return ' '
+		}
+		return r
+	}, text)
+	return cut(strings.Join(strings.Fields(text), " "), maxLine)
+}
+
+// cut returns at most that many characters of a text.
+func cut(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// bounded returns a copy whose values have at most the sizes that a mail may have.
+func (c *Content) bounded() *Content {
+	b, room := *c, maxBody
+	b.Subject, b.Title, b.Organization = line(c.Subject), line(c.Title), line(c.Organization)
+	b.Facts = nil
+	for _, f := range c.Facts {
+		if len(b.Facts) == maxFacts || room <= 0 {
+			break
+		}
+		f.Label, f.Value = line(f.Label), cut(strings.ToValidUTF8(f.Value, ""), min(maxFact, room))
+		room -= utf8.RuneCountInString(f.Value)
+		b.Facts = append(b.Facts, f)
+	}
+	return &b
+}
+
+//go:embed mail.html mail.txt
+var templates embed.FS
+
+// parsed holds the templates of a mail.
+type parsed struct {
+	html *htmltemplate.Template
+	text *texttemplate.Template
+}
+
+func parse() parsed {
+	return parsed{
+		htmltemplate.Must(htmltemplate.ParseFS(templates, "mail.html")),
+		texttemplate.Must(texttemplate.ParseFS(templates, "mail.txt")),
+	}
+}
+
+// render returns the text and the HTML.
+func (c *Content) render(p parsed) (text, html string, err error) {
+	b := c.bounded()
+	var t, h bytes.Buffer
+	if err := p.text.Execute(&t, b); err != nil {
+		return "", "", err
+	}
+	if err := p.html.Execute(&h, b); err != nil {
+		return "", "", err
+	}
+	return strings.TrimSpace(t.String()) + "\n", h.String(), nil
+}

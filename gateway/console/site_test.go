@@ -19,6 +19,7 @@ import (
 	"tenantry/gateway/control"
 	"tenantry/gateway/demo"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/modules/mail"
 )
 
 var (
@@ -48,6 +49,10 @@ func rich(t *testing.T, change func(string) string, options ...gatewaytest.Optio
 		t.Fatal(err)
 	}
 	_, cookie := acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Root", []string{"admin"} })
+	sent := &mail.Mail{Topic: mail.Invitation, To: "r***@example.com", State: mail.Sent, Tries: 1}
+	if err := g.App.Mails().Mails.In(acme.Tenant(t).Workspace()).Insert(t.Context(), sent); err != nil {
+		t.Fatal(err)
+	}
 	made := func(path, kind, body string) string { // records that bundles do not have
 		t.Helper()
 		if change != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
 	"tenantry/tenants"
 )
@@ -42,6 +41,3 @@ func (s *Service) Admins(ctx context.Context, t *tenants.Tenant, most int) ([]Us
 	all = slices.DeleteFunc(all, func(u User) bool { return !u.ActiveAdmin() })
 	return all[:min(len(all), most)], err
 }
-
-// IsEmail reports whether a text is an e-mail address that a user could have.
-func IsEmail(text string) bool { return schema.ValidEmail(text) }

@@ -2,12 +2,9 @@ package signin
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"tenantry/internal/fault"
 	"tenantry/operation"
-	"tenantry/tenants/identity"
 )
 
 // Forgot is the answer to asking for a new password.
@@ -16,7 +13,7 @@ type Forgot struct {
 }
 
 type forgotAddress struct {
-	Email string `json:"email" rule:"required min=1 max=254" ask:"E-mail address" example:"ada@example.com"`
+	Email string `json:"email" rule:"required max=254 format=email" ask:"E-mail address" example:"ada@example.com"`
 }
 
 // forgotTime is how long the answer takes at least. It is longer than what is done for an organization that exists, so
@@ -37,11 +34,7 @@ func (m *Module) forgot(ctx context.Context, c *operation.Call, in forgotAddress
 		return Forgot{}, throttled(err)
 	}
 	if !m.Mails {
-		return Forgot{}, nil
-	}
-	in.Email = strings.TrimSpace(in.Email)
-	if !identity.IsEmail(in.Email) {
-		return Forgot{}, fault.One("email", fault.Format, "email must be an e-mail address")
+		return Forgot{}, c.Tenant.Absent(ctx)
 	}
 	floor := time.NewTimer(forgotTime)
 	defer floor.Stop()

@@ -33,6 +33,7 @@ func groups() []group {
 			{"Organization", "M3 14V2h7v12M10 6h3v8M1.5 14h13M5.5 5h2M5.5 8h2M5.5 11h2"},
 			{"Compliance", "M2 2h12v12H2zM5 8l2 2 4-4"},
 			{"Audit", "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 5v3l2 1.5"},
+			{"Mails", "M1.5 3.5h13v9h-13zM2 4l6 5 6-5"},
 			{"Usage", "M1.5 9H4l2-5 3 8 2-5 1 2h2.5"},
 			{"Bundles", "M5 2v9M2.5 8.5 5 11l2.5-2.5M11 14V5M8.5 7.5 11 5l2.5 2.5"},
 		}},

@@ -137,6 +137,9 @@ func TestBodiesHeldOpenEndWithTheirRight(t *testing.T) {
 			rows := slices.DeleteFunc(w.Rows(), func(op operation.Row) bool {
 				s := fixture.SampleFor(&op)
 				fits := op.Credentials&credential.of != 0 && (credential.of != operation.Key || op.Kinds.Admits(tenants.ServerFull) && !op.Rule.IsAdminOnly())
+				if op.Name == "passwords.forgot" { // it answers the same where there is no organization
+					return true
+				}
 				return op.Body == nil || !fits && (op.Credentials != operation.Open || !e.open) || e.name == nothing.name && (s.Once || s.Slow || fixture.UsesUp(&op))
 			})
 			for some := range slices.Chunk(rows, 16) { // of which none waits longer than it may

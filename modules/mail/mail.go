@@ -146,7 +146,7 @@ func (m *Module) Ended(how string) int64 { return m.ended[how].Load() }
 func New(o Options) *Module {
 	m := &Module{
 		Kinds: NewKinds(), Options: o, ended: map[string]*atomic.Int64{},
-		queue: queue{due: map[int64]time.Time{}, woken: make(chan struct{}, 1)},
+		queue: queue{due: map[int64]time.Time{}, busy: map[int64]bool{}, woken: make(chan struct{}, 1)},
 	}
 	for _, how := range Ends() {
 		m.ended[how] = &atomic.Int64{}

@@ -16,6 +16,7 @@ const maxQueued = 100_000
 type queue struct {
 	mu    sync.Mutex
 	due   map[int64]time.Time
+	busy  map[int64]bool // whose turn is being taken, so that no two senders of the process count against one limit
 	woken chan struct{}
 }
 
@@ -37,13 +38,13 @@ func (q *queue) wake() {
 	}
 }
 
-// take returns the organization that has waited longest and forgets it. Without one that is due, it returns when the
-// next is, if any.
+// take returns the organization that has waited longest and forgets it until done is called. Without one that is due, it
+// returns when the next is, if any.
 func (q *queue) take(now time.Time) (org int64, next time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for o, at := range q.due {
-		if org == 0 || at.Before(next) {
+		if !q.busy[o] && (org == 0 || at.Before(next)) {
 			org, next = o, at
 		}
 	}
@@ -51,7 +52,19 @@ func (q *queue) take(now time.Time) (org int64, next time.Time, ok bool) {
 		return 0, next, false
 	}
 	delete(q.due, org)
+	q.busy[org] = true
 	return org, next, true
+}
+
+// done ends the turn of an organization that take returned.
+func (q *queue) done(org int64) {
+	q.mu.Lock()
+	delete(q.busy, org)
+	_, again := q.due[org]
+	q.mu.Unlock()
+	if again {
+		q.wake()
+	}
 }
 
 // Wake tells the sender of this process that mails of the organization were stored.
@@ -94,6 +107,7 @@ func (m *Module) Work(ctx context.Context, find func(context.Context, int64) (*t
 		return false, next
 	}
 	m.queue.wake() // another sender, for other organizations
+	defer m.queue.done(org)
 	turn, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	t, err := find(turn, org)

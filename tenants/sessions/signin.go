@@ -10,6 +10,7 @@ import (
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
+	"tenantry/tenants/limits"
 )
 
 // SignIn returns the active user with this address and password. The attempt is counted before the password is checked,
@@ -61,10 +62,12 @@ func (s *Service) UseLink(
 	return s.byLink(ctx, t, remote, func() (*identity.User, error) { return s.people.UseSignInLink(ctx, t, token) })
 }
 
-// CountRecovery counts an attempt to ask for a new password for an address, against the network address, together with
-// attempts to sign in, and against the e-mail address, apart from those. Errors: ErrThrottled, tenants.ErrUnavailable.
+// CountRecovery counts an attempt to ask for a new password against the network address and the e-mail address, apart
+// from attempts to sign in. Errors: ErrThrottled, tenants.ErrUnavailable.
 func (s *Service) CountRecovery(ctx context.Context, t *tenants.Tenant, email string, remote netip.Addr) error {
-	return s.newAttempt(t, "recovery of "+identity.EmailKey(email), remote).count(ctx, true)
+	a := s.newAttempt(t, "recovery of "+identity.EmailKey(email), remote)
+	a.address = s.dir.RedisPrefix() + "signin:r:" + limits.Network(remote).String()
+	return a.count(ctx, true)
 }
 
 func (s *Service) byLink(

@@ -34,8 +34,8 @@ func TestInvitationIsMailed(t *testing.T) {
 	if m.To != "ada@example.com" || m.From != mailSender || m.Subject != "Invitation to Organization acme" {
 		t.Errorf("got a mail from %s to %s: %s", m.From, m.To, m.Subject)
 	}
-	if n := server.signed.Load(); n != 1 {
-		t.Errorf("sign-ins = %d, want 1", n)
+	if signed, clear := server.signed.Load(), server.clear.Load(); signed != 1 || clear != 0 {
+		t.Errorf("sign-ins = %d, unencrypted mails = %d, want 1 and 0", signed, clear)
 	}
 	for name, want := range map[string]string{"Auto-Submitted": "auto-generated", "From": `"Organization acme" <` + mailSender + ">", "List-Unsubscribe": ""} {
 		if got := m.Header.Get(name); got != want {

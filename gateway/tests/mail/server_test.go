@@ -55,12 +55,13 @@ type mailServer struct {
 	auth    bool        // callers must sign in
 	address string
 	server  *smtp.Server
+	listens net.Listener
 	mails   chan received
 
 	mu     sync.Mutex
 	refuse func(step, address string) error // of MAIL, RCPT and DATA; nil: nothing
 	signed atomic.Int64                     // sign-ins
-	conns  atomic.Int64
+	clear  atomic.Int64                     // mails that came over a connection without encryption
 }
 
 func newServer(t *testing.T) *mailServer {
@@ -89,13 +90,13 @@ func (s *mailServer) start() *mailServer {
 		s.t.Fatal(err)
 	}
 	s.address = l.Addr().String()
-	s.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
-		s.conns.Add(1)
-		return &session{of: s}, nil
+	s.server = smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		return &session{of: s, conn: c}, nil
 	}))
 	s.server.Domain, s.server.TLSConfig, s.server.AllowInsecureAuth = "mail.test", s.tls, true
 	s.server.ErrorLog = quiet{}
 	server := s.server
+	s.listens = l
 	go func() { _ = server.Serve(l) }()
 	return s
 }
@@ -108,7 +109,7 @@ func (quiet) Println(...any)        {}
 // stop makes the server unreachable.
 func (s *mailServer) stop() {
 	if s.server != nil {
-		_ = s.server.Close()
+		_, _ = s.server.Close(), s.listens.Close() // of which the first knows nothing before Serve has begun
 		s.server = nil
 	}
 }
@@ -155,6 +156,7 @@ func (s *mailServer) none() {
 // session is a connection to the server.
 type session struct {
 	of       *mailServer
+	conn     *smtp.Conn
 	signedIn bool
 	from, to string
 }
@@ -178,6 +180,9 @@ func (c *session) Logout() error { return nil }
 func (c *session) Mail(from string, _ *smtp.MailOptions) error {
 	if c.of.auth && !c.signedIn {
 		return smtp.ErrAuthRequired
+	}
+	if _, encrypted := c.conn.TLSConnectionState(); !encrypted {
+		c.of.clear.Add(1)
 	}
 	c.from = from
 	return c.of.judge("MAIL", from)
@@ -262,15 +267,6 @@ func (s *mailServer) withMail(change ...func(*config.Mail)) gatewaytest.Option {
 			c(&cfg.Mail)
 		}
 	}
-}
-
-// clock is a clock that a test moves.
-type clock struct{ ahead atomic.Int64 }
-
-func (c *clock) move(by time.Duration) { c.ahead.Add(int64(by)) }
-
-func (c *clock) option(_ *config.Config, o *gateway.Options) {
-	o.Now = func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 }
 
 // certificate returns a server's certificate for 127.0.0.1 and the path of its authority's.

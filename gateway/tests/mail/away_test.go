@@ -1,0 +1,191 @@
+package mail
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"tenantry/config"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+)
+
+// TestMailWaitsForItsServer checks that mails wait while the server is away, are sent when it is back, and fail after three
+// days.
+func TestMailWaitsForItsServer(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	server.stop()
+	var clock fixture.Clock
+	g := gatewaytest.Start(t, server.withMail(), clock.Option)
+	acme := open(t, g, "acme")
+	acme.invite(t, "ada@example.com")
+	fixture.Await(t, "a line about the server", func() bool { return strings.Contains(g.Log.String(), "mail cannot be sent and waits") })
+	if got := acme.only(t); got.State != "waiting" {
+		t.Fatalf("got %+v, want it waiting", got)
+	}
+	server.start()
+	clock.Advance(time.Hour)
+	acme.send(t)
+	if m := server.next(); m.To != "ada@example.com" {
+		t.Errorf("got a mail to %s", m.To)
+	}
+	acme.await(t, told{"invitation", "a***@example.com", "sent", 0, 1})
+
+	server.stop()
+	clock.Advance(time.Minute)
+	acme.invite(t, "bob@example.com")
+	clock.Advance(71 * time.Hour)
+	acme.send(t)
+	clock.Advance(2 * time.Hour)
+	server.start()
+	acme.send(t)
+	server.none()
+	if got := acme.list(t)[1]; got.State != "failed" || got.To != "b***@example.com" {
+		t.Errorf("got %+v, want it failed after three days", got)
+	}
+}
+
+// TestRefusedMail checks that a mail which the server refuses for good has failed with the code, that one which it does
+// not take for now is tried again, later each time, that a server which refuses the sender only delays mails, and that no
+// address is logged.
+func TestRefusedMail(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	var clock fixture.Clock
+	g := gatewaytest.Start(t, server.withMail(), clock.Option)
+	for i, test := range []struct {
+		step     string
+		code     int
+		state    string // of the mail after the first try
+		pauses   []time.Duration
+		delivers bool
+	}{
+		{"RCPT", 550, "failed", nil, false},
+		{"DATA", 554, "failed", nil, false},
+		{"RCPT", 450, "waiting", []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute}, true},
+		{"DATA", 421, "waiting", []time.Duration{time.Minute}, true},
+		{"MAIL", 550, "waiting", []time.Duration{time.Minute}, true},
+	} {
+		server.refusing(func(step, address string) error {
+			if step != test.step {
+				return nil
+			}
+			return &smtp.SMTPError{Code: test.code, Message: "no such thing as " + address}
+		})
+		org := open(t, g, fmt.Sprintf("org%d", i))
+		org.invite(t, "ada@example.com")
+		want := told{"invitation", "a***@example.com", test.state, test.code, 1}
+		org.await(t, want)
+		for _, pause := range test.pauses {
+			clock.Advance(pause - 10*time.Second)
+			org.send(t)
+			if got := org.only(t); got != want {
+				t.Errorf("%s %d: got %+v before the pause is over, want %+v", test.step, test.code, got, want)
+			}
+			clock.Advance(11 * time.Second)
+			want.Tries++
+			org.send(t)
+			org.await(t, want)
+		}
+		server.refusing(nil)
+		clock.Advance(24 * time.Hour)
+		org.send(t)
+		if test.delivers {
+			want.State, want.Code, want.Tries = "sent", 0, want.Tries+1
+			if m := server.next(); m.To != "ada@example.com" {
+				t.Errorf("%s %d: got a mail to %s", test.step, test.code, m.To)
+			}
+		}
+		org.await(t, want)
+		server.none()
+	}
+	if log := g.Log.String(); strings.Contains(log, "ada@example.com") || strings.Contains(log, "no such thing") {
+		t.Errorf("the log holds an address, or a text of the server:\n%s", log)
+	}
+}
+
+// TestMailLimits checks that an organization sends no more mails in an hour than it may, and no more to one address, that
+// the others wait, and that another organization is not affected.
+func TestMailLimits(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	var clock fixture.Clock
+	g := gatewaytest.Start(t, server.withMail(func(m *config.Mail) { m.PerOrganization, m.PerAddress = 5, 2 }), clock.Option)
+	acme, birch := open(t, g, "acme"), open(t, g, "birch")
+	for i := range 7 {
+		acme.invite(t, fmt.Sprintf("person%d@example.com", i))
+	}
+	birch.invite(t, "ada@example.com")
+	got := map[string]int{}
+	for range 6 {
+		m := server.next()
+		_, domain, _ := strings.Cut(m.Header.Get("From"), "<")
+		got[strings.TrimPrefix(strings.Split(m.Header.Get("From"), `"`)[1], "Organization ")+domain[:0]]++
+	}
+	if got["acme"] != 5 || got["birch"] != 1 {
+		t.Errorf("mails = %v, want 5 of acme and 1 of birch", got)
+	}
+	acme.settled(t, 5)
+	server.none()
+	clock.Advance(61 * time.Minute)
+	acme.settled(t, 7)
+	server.next()
+	server.next()
+
+	id := birch.invite(t, "eve@example.com").Field("id")
+	for range 3 {
+		if a := birch.Do(t, "POST", fmt.Sprintf("/api/users/%v/invite", id), gatewaytest.WithKey(birch.key)); a.Code != 200 {
+			t.Fatalf("inviting again: %d %s", a.Code, a.Body)
+		}
+	}
+	birch.settled(t, 3)
+	server.next()
+	server.next()
+	server.none()
+	clock.Advance(61 * time.Minute)
+	birch.settled(t, 5)
+	server.next()
+	server.next()
+}
+
+// TestMailIsSentOnce checks that several senders, as of several replicas, send each mail once.
+func TestMailIsSentOnce(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, server.withMail())
+	acme := open(t, g, "acme")
+	const mails = 60
+	var senders sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		senders.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = g.App.SendMail(t.Context())
+				}
+			}
+		})
+	}
+	for i := range mails {
+		acme.invite(t, fmt.Sprintf("person%d@example.com", i))
+	}
+	seen := map[string]int{}
+	for range mails {
+		seen[server.next().To]++
+	}
+	close(stop)
+	senders.Wait()
+	acme.send(t)
+	server.none()
+	if len(seen) != mails {
+		t.Errorf("got mails to %d people, want %d", len(seen), mails)
+	}
+}

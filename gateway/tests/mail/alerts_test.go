@@ -1,0 +1,229 @@
+package mail
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/modules/mail"
+)
+
+// form makes a form with alerts and returns its identifier.
+func (b *mailbox) form(t *testing.T, alerts map[string]any) string {
+	t.Helper()
+	a := b.Do(t, http.MethodPost, "/api/form/collections", gatewaytest.WithKey(b.key), gatewaytest.JSON(map[string]any{
+		"name": "application", "label": "Application", "label_plural": "Applications", "email_alerts": alerts,
+		"schema": map[string]any{
+			"name":   map[string]string{"title": "Name", "type": "Text"},
+			"mail":   map[string]string{"title": "Mail", "type": "Text"},
+			"text":   map[string]string{"title": "Text", "type": "LongText"},
+			"secret": map[string]string{"title": "Secret", "type": "Encrypted"},
+			"tags":   map[string]string{"title": "Tags", "type": "Text"},
+		},
+	}))
+	id, _ := a.Field("id").(string)
+	if a.Code != http.StatusOK {
+		t.Fatalf("creating a form: got %d %s", a.Code, a.Body)
+	}
+	return id
+}
+
+func (b *mailbox) submit(t *testing.T, form string, values map[string]any) string {
+	t.Helper()
+	all := map[string]any{"form_name": "Application"}
+	maps.Copy(all, values)
+	a := b.Do(t, http.MethodPost, "/api/form/collections/"+form+"/submissions", gatewaytest.WithKey(b.key), gatewaytest.JSON(map[string]any{"values": all}))
+	id, _ := a.Field("id").(string)
+	if a.Code != http.StatusOK {
+		t.Fatalf("submitting: got %d %s", a.Code, a.Body)
+	}
+	return id
+}
+
+// TestFormAlerts checks that each recipient gets a mail of its own with the values that the form marks and no others,
+// that hostile values begin no headers, no tags and no recipients, and that answers go to the address in the named field.
+func TestFormAlerts(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, server.withMail())
+	acme := open(t, g, "acme")
+	form := acme.form(t, map[string]any{
+		"enabled": true, "recipients": []string{"one@example.com", "two@example.com", "ONE@example.com"}, "subject": "Neue Bewerbung: Größe",
+		"reply_to_field": "mail", "fields": []string{"name", "secret", "text", "gone"},
+	})
+	id := acme.submit(t, form, map[string]any{
+		"name": "<script>alert(1)</script> Ada", "mail": "ada@example.com", "text": "a line\r\nBcc: victim@example.com\r\n\r\n.\r\nQUIT", "secret": "the secret", "tags": "unmarked",
+	})
+	got := map[string]received{}
+	for range 2 {
+		m := server.next()
+		got[m.To] = m
+	}
+	acme.settled(t, 2)
+	server.none()
+	if to := slices.Sorted(maps.Keys(got)); !slices.Equal(to, []string{"one@example.com", "two@example.com"}) {
+		t.Errorf("got mails to %v", to)
+	}
+	for _, m := range got {
+		if m.Subject != "Neue Bewerbung: Größe" || m.Header.Get("Reply-To") != "<ada@example.com>" || m.Header.Get("Bcc") != "" {
+			t.Errorf("got the headers %v", m.Header)
+		}
+		for part, text := range map[string]string{"text": m.Text, "HTML": m.HTML} {
+			if !strings.Contains(text, "Ada") || !strings.Contains(text, "Bcc: victim@example.com") || strings.Contains(text, "the secret") ||
+				strings.Contains(text, "unmarked") || !strings.Contains(text, "/form/collections/"+form+"/submissions/"+id) {
+				t.Errorf("the %s is %q", part, text)
+			}
+		}
+		if strings.Contains(m.HTML, "<script") {
+			t.Errorf("the HTML has a tag of the value: %s", m.HTML)
+		}
+	}
+	page := acme.Do(t, http.MethodGet, "/form/collections/"+form+"/submissions/"+id, gatewaytest.Cookie(acme.admin))
+	if page.Code != http.StatusOK {
+		t.Errorf("the link of the mail: got %d, want a page", page.Code)
+	}
+}
+
+// TestFormAlertsFollowTheForm checks that there is no alert if the form has none, if alerts are switched off or the
+// submission is deleted before it is sent, and for the submissions of an import.
+func TestFormAlertsFollowTheForm(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	server.stop()
+	var clock fixture.Clock
+	g := gatewaytest.Start(t, server.withMail(), clock.Option)
+	acme := open(t, g, "acme")
+	alerts := map[string]any{"enabled": true, "recipients": []string{"one@example.com"}}
+	form := acme.form(t, alerts)
+	change := func(alerts map[string]any) {
+		t.Helper()
+		if a := acme.Do(t, http.MethodPut, "/api/form/collections/"+form, gatewaytest.WithKey(acme.key), gatewaytest.JSON(map[string]any{"email_alerts": alerts})); a.Code != 200 {
+			t.Fatalf("changing the form: got %d %s", a.Code, a.Body)
+		}
+	}
+	acme.submit(t, form, map[string]any{"name": "before it is switched off"})
+	change(map[string]any{"enabled": false, "recipients": []string{"one@example.com"}})
+	acme.submit(t, form, map[string]any{"name": "without alerts"})
+	server.start()
+	clock.Advance(time.Hour)
+	fixture.Await(t, "the alert dropped", func() bool { acme.send(t); return len(acme.list(t)) == 0 })
+	server.none()
+
+	server.stop()
+	change(alerts)
+	kept, gone := acme.submit(t, form, map[string]any{"name": "kept"}), acme.submit(t, form, map[string]any{"name": "gone"})
+	if a := acme.Do(t, http.MethodDelete, "/api/form/collections/"+form+"/submissions/"+gone, gatewaytest.WithKey(acme.key)); a.Code != 200 {
+		t.Fatalf("deleting: got %d %s", a.Code, a.Body)
+	}
+	acme.Import(t, `{"kind":"submission","form":"`+form+`","values":{"form_name":"Application","name":"imported"}}`)
+	server.start()
+	clock.Advance(time.Hour)
+	acme.settled(t, 1)
+	if m := server.next(); !strings.Contains(m.Text, kept) {
+		t.Errorf("got %s", m.Text)
+	}
+	fixture.Await(t, "the other alert dropped", func() bool { acme.send(t); return len(acme.list(t)) == 1 })
+	server.none()
+}
+
+// TestExpiringKeysAreTold checks that administrators are mailed a week before a key expires, once, and nobody about keys
+// that are revoked or expire later; and the same of a webhook that was paused.
+func TestExpiringKeysAreTold(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	var clock fixture.Clock
+	g := gatewaytest.Start(t, server.withMail(), clock.Option)
+	acme := open(t, g, "acme")
+	acme.Person(t, "second@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	acme.Person(t, "member@example.com", nil)
+	for name, life := range map[string]time.Duration{"soon": 10 * 24 * time.Hour, "later": 20 * 24 * time.Hour, "revoked": 10 * 24 * time.Hour} {
+		key := acme.KeyWith(t, func(k *control.NewKey) { k.Name, k.Expires = name, life })
+		if name == "revoked" {
+			if a := acme.Do(t, http.MethodDelete, "/api/keys/"+key.ID, gatewaytest.Cookie(acme.admin)); a.Code != 200 {
+				t.Fatalf("revoking: got %d %s", a.Code, a.Body)
+			}
+		}
+	}
+	round := func() {
+		t.Helper()
+		clock.Advance(2 * time.Hour)
+		if taken, err := g.App.EmptyTrash(t.Context()); !taken || err != nil {
+			t.Fatalf("got %t %v, want a turn", taken, err)
+		}
+	}
+	round()
+	server.none()
+	clock.Advance(4 * 24 * time.Hour)
+	round()
+	acme.settled(t, 2)
+	var to []string
+	for range 2 {
+		m := server.next()
+		if to = append(to, m.To); m.Subject != "An API key expires soon" || !strings.Contains(m.Text, "soon expires soon") {
+			t.Errorf("got %s: %s", m.Subject, m.Text)
+		}
+	}
+	if slices.Sort(to); !slices.Equal(to, []string{"root@acme.example", "second@example.com"}) {
+		t.Errorf("got mails to %v, want the administrators", to)
+	}
+	round()
+	acme.settled(t, 2)
+	server.none()
+
+	since := clock.Now()
+	for range 2 {
+		if err := g.App.Mails().TellWebhookPaused(t.Context(), acme.Tenant(t), "665f1c2ab4d3e2f1a0b9c8d7", "CRM", since, "500 Internal Server Error"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acme.settled(t, 4)
+	for range 2 {
+		if m := server.next(); m.Subject != "A webhook was paused" || !strings.Contains(m.Text, "500 Internal Server Error") {
+			t.Errorf("got %s: %s", m.Subject, m.Text)
+		}
+	}
+	server.none()
+}
+
+// TestMailsAreListed checks the list and the page of mails: administrators alone see them, with masked addresses.
+func TestMailsAreListed(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	g, without := gatewaytest.Start(t, server.withMail()), gatewaytest.Start(t)
+	acme := open(t, g, "acme")
+	acme.invite(t, "ada@example.com")
+	server.next()
+	acme.settled(t, 1)
+	a := acme.Do(t, http.MethodGet, "/api/mails?filters[topic]=invitation", gatewaytest.Cookie(acme.admin))
+	if text := a.Text(); a.Code != http.StatusOK || !strings.Contains(text, `"to":"a***@example.com"`) || !strings.Contains(text, `"state":"sent"`) ||
+		strings.Contains(text, "ada@") || strings.Contains(text, "message\":\"enc") || a.Header.Get("X-Warning") != "" {
+		t.Errorf("got %d %v %s", a.Code, a.Header, text)
+	}
+	if a := acme.Do(t, http.MethodGet, "/api/mails", gatewaytest.WithKey(acme.key)); a.Code != http.StatusForbidden {
+		t.Errorf("a key: got %d %s, want 403", a.Code, a.Body)
+	}
+	if page := acme.Do(t, http.MethodGet, "/mails", gatewaytest.Cookie(acme.admin)); !strings.Contains(page.Text(), "a***@example.com") {
+		t.Errorf("the page: got %d %s", page.Code, page.Body)
+	}
+	birch := open(t, without, "birch")
+	if a := birch.Do(t, http.MethodGet, "/api/mails", gatewaytest.Cookie(birch.admin)); a.Header.Get("X-Warning") != mail.Nobody {
+		t.Errorf("without mail: got the warning %q, want %q", a.Header.Get("X-Warning"), mail.Nobody)
+	}
+	invited := birch.Do(t, http.MethodPost, "/api/users", gatewaytest.WithKey(birch.key), gatewaytest.JSON(map[string]any{"name": "Ada", "email": "ada@example.com"}))
+	if invited.Field("mailed") != false || invited.Field("link") == "" || len(birch.list(t)) != 0 {
+		t.Errorf("without mail: got %s, want a link and nothing stored", invited.Body)
+	}
+	for g, want := range map[*gatewaytest.Gateway]string{g: server.address + " answers and takes mail of " + mailSender, without: "nobody is mailed, because mail.url is not set"} {
+		found, err := g.Commands.Do(t.Context(), "doctor", struct{}{}, control.Streams{})
+		if err != nil || !strings.Contains(fmt.Sprint(string(found.Data)), want) {
+			t.Errorf("doctor: got %s %v, want %q", found.Data, err, want)
+		}
+	}
+}

@@ -49,6 +49,7 @@ func (s *Services) openMail(formModule *forms.Module) error {
 			}
 			return out, nil
 		},
+		Leave: formModule.RemoveRecipient,
 	})
 	return err
 }

@@ -97,6 +97,11 @@ func New(d Deps) (*Module, error) {
 // first request.
 func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
 	m.common.Site, m.common.Client.API = site.New(rows), handler
+	for i := range rows {
+		if rows[i].Name == unsubscribeRow {
+			m.common.SignInRows[unsubscribeRow] = &rows[i]
+		}
+	}
 }
 
 // Operations returns the rows for signing in and out, and for people's own sessions and passwords.
@@ -148,6 +153,10 @@ func (m *Module) routes() error {
 		m.showForgot(w, http.StatusOK, organization, forgotView{})
 	}))
 	mux.HandleFunc("POST /forgot", m.forgotForm)
+	mux.HandleFunc("GET /unsubscribe", m.hostIndependent(func(w http.ResponseWriter, r *http.Request, organization string) {
+		m.showUnsubscribe(w, http.StatusOK, organization, unsubscribeView{Token: r.URL.Query().Get("token")})
+	}))
+	mux.HandleFunc("POST /unsubscribe", m.unsubscribeForm)
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(submit.FormPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(submit.Submit))
 	sharedPages := report.Pages{Reports: m.Reports, Pages: m.common.Layout, Locales: m.common.Locales, Log: m.Log}

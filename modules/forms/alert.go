@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
 	"tenantry/operation"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 )
 
 // Alerter mails alerts about submissions. Implementations must be safe for concurrent use.
@@ -140,4 +143,32 @@ func alertText(value any) string {
 		return strings.Join(parts, ", ")
 	}
 	return fmt.Sprint(value)
+}
+
+// RemoveRecipient removes an address from the recipients of a form's alerts, and returns the label of the form; "" if it
+// is gone. Errors: store.ErrConflict, store.ErrUnavailable.
+func (m *Module) RemoveRecipient(ctx context.Context, t *tenants.Tenant, form, address string) (label string, err error) {
+	key := identity.EmailKey(address)
+	is := func(v any) bool {
+		s, ok := v.(string)
+		return ok && identity.EmailKey(s) == key
+	}
+	forms := m.Forms.In(t.Workspace())
+	f, err := forms.Get(ctx, form)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if list, _ := f.EmailAlerts[alertRecipients].([]any); !slices.ContainsFunc(list, is) {
+		return f.Label, nil
+	}
+	_, err = forms.Update(ctx, form, func(f *Form) error {
+		list, _ := f.EmailAlerts[alertRecipients].([]any)
+		f.EmailAlerts = maps.Clone(f.EmailAlerts)
+		f.EmailAlerts[alertRecipients] = slices.DeleteFunc(slices.Clone(list), is)
+		return nil
+	})
+	return f.Label, err
 }

@@ -116,7 +116,9 @@ type Options struct {
 	APIKeys *keys.Service
 	// Form returns the form with what a submission says, nil if there is no alert any more. Only the recipients are
 	// needed if submission is empty.
-	Form    func(ctx context.Context, t *tenants.Tenant, form, submission string) (*Form, error)
+	Form func(ctx context.Context, t *tenants.Tenant, form, submission string) (*Form, error)
+	// Leave removes an address from the recipients of a form, and returns its label; "" if it is gone.
+	Leave   func(ctx context.Context, t *tenants.Tenant, form, address string) (label string, err error)
 	BaseURL func(slug string) string
 	Now     func() time.Time
 	Log     *slog.Logger

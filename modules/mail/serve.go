@@ -12,7 +12,7 @@ const Nobody = "Nobody is mailed: the operator of this installation has not set 
 
 // Operations returns the rows.
 func (m *Module) Operations() []operation.Row {
-	return crud.Rows(m.Mails.Resource, crud.Options{
+	return append(crud.Rows(m.Mails.Resource, crud.Options{
 		Path: "/api/mails", Things: "Mails", Tag: "Mails", Read: operation.AdminOnly("Manage Organization"),
 		Write: operation.AdminOnly("Manage Organization"), Sort: "-created_at,-id",
 		List: crud.Action{
@@ -21,7 +21,7 @@ func (m *Module) Operations() []operation.Row {
 				"If the installation sends no mail, the header X-Warning says so."},
 		},
 		Create: crud.Absent(), Update: crud.Absent(), Delete: crud.Absent(),
-	})
+	}), m.unsubscribeOperation())
 }
 
 // orNobody makes a list say if nobody is mailed.

@@ -218,6 +218,9 @@ func (s *Server) message(id, name, to string, c *Content, now time.Time) (*gomai
 	m.SetGenHeader("Auto-Submitted", "auto-generated")
 	if c.Unsubscribe != "" {
 		m.SetListUnsubscribe(c.Unsubscribe)
+		if strings.HasPrefix(c.Unsubscribe, "https:") { // RFC 8058: readers may unsubscribe by themselves
+			m.SetListUnsubscribePost()
+		}
 	}
 	m.SetBodyString(gomail.TypeTextPlain, text)
 	m.AddAlternativeString(gomail.TypeTextHTML, html)

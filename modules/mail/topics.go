@@ -167,7 +167,8 @@ func (m *Module) composeAlert(ctx context.Context, t *tenants.Tenant, in message
 	if c.Subject == "" {
 		c.Subject = c.Title
 	}
-	return c, nil
+	c.Unsubscribe, err = m.unsubscribeURL(ctx, t, d.Form, in.To)
+	return c, err
 }
 
 func (m *Module) composeKey(t *tenants.Tenant, in message) (*Content, error) {

@@ -85,6 +85,31 @@ func TestFormAlerts(t *testing.T) {
 			t.Errorf("the HTML has a tag of the value: %s", m.HTML)
 		}
 	}
+	m := got["two@example.com"]
+	leave := strings.Trim(m.Header.Get("List-Unsubscribe"), "<>")
+	_, path, _ := strings.Cut(leave, acme.Host)
+	if _, path, _ = strings.Cut(path, "/"); !strings.HasPrefix(path, "unsubscribe?token=") || strings.Contains(path, "two") || !strings.Contains(m.Text, leave) {
+		t.Errorf("List-Unsubscribe = %q, want a page that does not name the address, and the same in the text", leave)
+	}
+	if a := acme.Do(t, http.MethodGet, "/"+path); a.Code != http.StatusOK || !strings.Contains(a.Text(), "Receive no more of them") {
+		t.Errorf("the page: got %d %s", a.Code, a.Body)
+	}
+	for range 2 { // as programs do that read mail
+		a := acme.Do(t, http.MethodPost, "/"+path, gatewaytest.Body("application/x-www-form-urlencoded", "List-Unsubscribe=One-Click"))
+		if a.Code != http.StatusOK || !strings.Contains(a.Text(), "You get no more alerts of this form") {
+			t.Errorf("unsubscribing: got %d %s", a.Code, a.Body)
+		}
+	}
+	acme.submit(t, form, map[string]any{"name": "Bob"})
+	acme.settled(t, 3)
+	if m := server.next(); m.To != "one@example.com" {
+		t.Errorf("after two@example.com has left: got a mail to %s", m.To)
+	}
+	server.none()
+	birch := open(t, g, "birch")
+	if a := birch.Do(t, http.MethodPost, "/"+path, gatewaytest.Body("application/x-www-form-urlencoded", "")); a.Code != http.StatusForbidden {
+		t.Errorf("the token at another organization: got %d %s", a.Code, a.Body)
+	}
 	page := acme.Do(t, http.MethodGet, "/form/collections/"+form+"/submissions/"+id, gatewaytest.Cookie(acme.admin))
 	if page.Code != http.StatusOK {
 		t.Errorf("the link of the mail: got %d, want a page", page.Code)

@@ -11,7 +11,10 @@ import (
 	"tenantry/tenants"
 )
 
-var linkIn = regexp.MustCompile(`http://[^\s]+/welcome#(\S+)`)
+var (
+	linkIn = regexp.MustCompile(`http://[^\s]+/welcome#(\S+)`)
+	nameIn = regexp.MustCompile(`submission \d+-\d+\.`)
+)
 
 // TestInvitationIsMailed checks that the link of an invitation is answered and mailed, over an encrypted connection after
 // signing in, that the mailed link works, and that nothing personal is logged or stored in clear.

@@ -50,13 +50,15 @@ type received struct {
 
 // mailServer is an SMTP server of a test. Its fields may be set before it is started.
 type mailServer struct {
-	t       *testing.T
-	tls     *tls.Config // nil: it offers no STARTTLS
-	auth    bool        // callers must sign in
-	address string
-	server  *smtp.Server
-	listens net.Listener
-	mails   chan received
+	t    *testing.T
+	tls  *tls.Config // nil: it offers no STARTTLS
+	auth bool        // callers must sign in
+	// implicit, unless nil, encrypts from the first byte.
+	implicit *tls.Config
+	address  string
+	server   *smtp.Server
+	listens  net.Listener
+	mails    chan received
 
 	mu     sync.Mutex
 	refuse func(step, address string) error // of MAIL, RCPT and DATA; nil: nothing
@@ -90,6 +92,9 @@ func (s *mailServer) start() *mailServer {
 		s.t.Fatal(err)
 	}
 	s.address = l.Addr().String()
+	if s.implicit != nil {
+		l = tls.NewListener(l, s.implicit)
+	}
 	s.server = smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 		return &session{of: s, conn: c}, nil
 	}))

@@ -183,7 +183,8 @@ func (m *Module) updateRow() operation.Row {
 				{
 					Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
 					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 " +
-						"characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{
+						"characters), reply_to_field (the field with the address for answers) and fields (the fields whose values are told); " +
+						"other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{
 						Label: "E-mail alerts", Hint: "Recipients of alerts about submissions, in JSON.",
 					},
 				},

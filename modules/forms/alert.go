@@ -123,7 +123,7 @@ func (m *Module) Alert(ctx context.Context, t *tenants.Tenant, form, submission 
 	}
 	for _, name := range f.EmailAlerts.texts(alertFields) {
 		field, defined := all[name]
-		if value := s.Values[name]; defined && field.Type != schema.Encrypted && value != nil {
+		if value := s.Values[name]; defined && value != nil { // those of encrypted fields are not among them
 			out.Values = append(out.Values, AlertValue{field.Title, alertText(value)})
 		}
 	}

@@ -153,7 +153,7 @@ func (w *turn) one(ctx context.Context, rec *Mail) (sent bool, err error) {
 		return false, nil //nolint:nilerr // connect has noted it
 	}
 	rec.Tries++
-	rec.Due = now.Add(claimFor).UnixMilli()
+	rec.Due, rec.Code, rec.Reason = now.Add(claimFor).UnixMilli(), 0, ""
 	if err := w.mails.Replace(ctx, rec); err != nil {
 		return false, err
 	}
@@ -174,8 +174,8 @@ func (w *turn) one(ctx context.Context, rec *Mail) (sent bool, err error) {
 }
 
 // settle stores what became of a mail that was offered to the server. It goes on when ctx has ended.
-func (w *turn) settle(ctx context.Context, rec *Mail, out outcome) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+func (w *turn) settle(outer context.Context, rec *Mail, out outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(outer), noteTime)
 	defer cancel()
 	now := w.Now()
 	switch {
@@ -188,6 +188,10 @@ func (w *turn) settle(ctx context.Context, rec *Mail, out outcome) error {
 		return w.mails.Replace(ctx, rec)
 	case out.permanent:
 		return w.fail(ctx, rec, reasonRefused, out.code)
+	}
+	if outer.Err() != nil { // the process stops, and another one goes on
+		rec.Due = now.UnixMilli()
+		return w.mails.Replace(ctx, rec)
 	}
 	if out.away {
 		w.noteAway(ctx, fmt.Sprintf("mail server %s: fails while it takes a mail (reply %d)", w.Server.Address(), out.code))

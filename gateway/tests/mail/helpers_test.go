@@ -24,6 +24,11 @@ type mailbox struct {
 func open(t *testing.T, g *gatewaytest.Gateway, slug string) *mailbox {
 	t.Helper()
 	b := &mailbox{Org: g.Org(t, slug)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log says:\n%s", g.Log)
+		}
+	})
 	b.key = b.Key(t, tenants.AllPermissions()...)
 	_, b.admin = b.Person(t, "root@"+slug+".example", func(n *control.NewUser) { n.Roles = []string{"admin"} })
 	return b

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -232,11 +234,14 @@ func (m *Module) Invite(
 }
 
 // Forgotten stores that somebody asked for a new password for an address. Whether a person has it is looked up when the
-// mail is sent, so that the caller cannot find out. It does nothing for an organization that does not exist. Errors:
-// ErrFull, store.ErrUnavailable.
+// mail is sent, so that the caller cannot find out. It stores nothing for a text that is no address, and for an
+// organization that does not exist. Errors: ErrFull, store.ErrUnavailable.
 func (m *Module) Forgotten(ctx context.Context, t *tenants.Tenant, address string) error {
 	if t.Workspace() == nil {
 		return t.Absent(ctx)
+	}
+	if address = strings.TrimSpace(address); !schema.ValidEmail(address) {
+		return nil
 	}
 	return m.store(ctx, t, post{topic: Password, to: address, data: passwordData{}})
 }

@@ -13,7 +13,7 @@ type Forgot struct {
 }
 
 type forgotAddress struct {
-	Email string `json:"email" rule:"required max=254 format=email" ask:"E-mail address" example:"ada@example.com"`
+	Email string `json:"email" rule:"required min=1 max=254 format=line" ask:"E-mail address" example:"ada@example.com"`
 }
 
 // forgotTime is how long the answer takes at least. It is longer than what is done for an organization that exists, so

@@ -60,6 +60,7 @@ func newKey(ctx context.Context, s *server, slug, name string) (org, error) {
 	if name == account {
 		key.Permissions = []string{ // of the account, which is created with the key
 			"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns",
+			"manage_users", "manage_webhooks",
 		}
 	} else {
 		key.Account = account

@@ -147,6 +147,7 @@ func lines(fewer int) []line {
 		line{name: "events", what: "creates of a record in an organization that is followed", connections: 1, ours: followed(tell, told), references: nobody},
 		line{name: "events", what: "creates of a record in an organization that is followed", connections: 32, ours: followed(tell, told), references: nobody},
 		line{name: "events", what: "streams", measure: streaming(told)},
+		line{name: "webhooks", what: "deliveries", measure: delivering(orgWith("sent", smallBundle()))},
 		line{name: "events", what: "creates of a record next to 1,000 streams", connections: 32, ours: besideStreams(followed(tell, told), told, fewerStreams),
 			references: []reference{{name: "nobody follows", goal: "0.9", from: create}}},
 		line{name: "put", what: "PUT of one form by 32 writers", connections: 32,

@@ -171,7 +171,7 @@ type server struct {
 func settings() []string {
 	return []string{
 		"TENANTRY_LIMITS__ORGANIZATION=100000000/s", "TENANTRY_LIMITS__KEY=100000000/s", "TENANTRY_LIMITS__ADDRESS=100000000/s",
-		"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true", "GOGC=", // it would override memory.garbage
+		"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true", "TENANTRY_WEBHOOKS__ALLOW_NETWORKS=127.0.0.1", "GOGC=", // it would override memory.garbage
 	}
 }
 

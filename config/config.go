@@ -61,6 +61,7 @@ type Config struct {
 	Backup    Backup    `yaml:"backup"`
 	Events    Events    `yaml:"events"`
 	Mail      Mail      `yaml:"mail"`
+	Webhooks  Webhooks  `yaml:"webhooks"`
 }
 
 // Telemetry says where traces and metrics are sent.
@@ -100,6 +101,23 @@ type Trash struct {
 type Events struct {
 	// Keep is how long event logs go back, and how long one goes on that nobody reads.
 	Keep time.Duration `yaml:"keep" reload:"true"`
+}
+
+// Webhooks says where events may be sent.
+type Webhooks struct {
+	// AllowNetworks are networks besides the internet to which events may be sent, also without TLS.
+	AllowNetworks []string `yaml:"allow_networks"`
+}
+
+// Networks returns the networks of AllowNetworks.
+func (w Webhooks) Networks() []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range w.AllowNetworks {
+		if p, err := ParseNetwork(text); err == nil { // checked by Load
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // minEventsKeep leaves those who follow changes time for an outage.
@@ -261,6 +279,7 @@ func Default() Config {
 		Backup:    Backup{At: []string{"03:00"}, Keep: 14},
 		Events:    Events{Keep: 7 * 24 * time.Hour},
 		Mail:      Mail{PerOrganization: 1000, PerAddress: 60},
+		Webhooks:  Webhooks{AllowNetworks: []string{}},
 	}
 }
 
@@ -316,6 +335,11 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	for _, p := range c.TrustedProxies {
 		if _, err := ParseNetwork(p); err != nil {
 			fault("trusted_proxies", "%q is not a network like 10.0.0.0/8", p)
+		}
+	}
+	for _, p := range c.Webhooks.AllowNetworks {
+		if _, err := ParseNetwork(p); err != nil {
+			fault("webhooks.allow_networks", "%q is not a network like 10.0.0.0/8", p)
 		}
 	}
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {

@@ -48,6 +48,8 @@ type Options struct {
 	// HeadInterval is the time between two rounds in which this process signs heads of audit logs; 0: 15 s; negative:
 	// only the hourly round signs them.
 	HeadInterval time.Duration
+	// Unsent: this process sends no events to webhooks, only what callers have it send.
+	Unsent bool
 	// Leases are how long the placement of an organization may be used; zero: store.DefaultLeases. It must be the same
 	// on all replicas.
 	Leases store.Leases
@@ -80,6 +82,7 @@ type App struct {
 	hurry   <-chan struct{}
 	// headInterval is Options.HeadInterval, or the default.
 	headInterval time.Duration
+	unsent       bool // Options.Unsent
 	phase        atomicPhase
 	down         sync.Map // names of the dependencies that were down at the last check
 	// leaving is set while connections are to be closed after their next answer.
@@ -110,6 +113,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (_ *App, err error) 
 		return nil, err
 	}
 	app.Services = services
+	app.unsent = o.Unsent
 	app.headInterval = cmp.Or(o.HeadInterval, headTick)
 	services.port = portOf(app.publicL)
 	if err := errors.Join(services.LookForFiles(ctx), services.checkBucket(ctx)); err != nil {
@@ -134,6 +138,7 @@ func (a *App) build() error {
 	a.measureAnnouncer(registry)
 	a.measureLog(registry)
 	a.measureMail(registry)
+	a.measureWebhooks(registry)
 	a.telemetry.Metrics(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {
@@ -144,6 +149,9 @@ func (a *App) build() error {
 	a.background.Every(flushInterval, "storing usage", a.usage.Flush)
 	a.background.Every(trashTick, "emptying the trash", a.takeTrashTurn)
 	a.sendMail()
+	if !a.unsent {
+		a.webhooks.Start(a.background)
+	}
 	if a.cfg.Backup.To != "" {
 		a.background.Go("backing up", a.backUpOnTime)
 	}

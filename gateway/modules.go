@@ -93,9 +93,10 @@ func (s *Services) openModules(more []Module) error {
 		Background: s.background, Now: s.now, Dir: s.importsFolder(), Reserve: s.cfg.Files.ReserveBytes(),
 	})
 	s.events = events.New(func() time.Duration { return s.settings().Events.Keep }, s.background.Go)
+	s.webhooks = s.openWebhooks()
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
-		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.mails, s.audit, s.seals, s.heads, s.usage,
+		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.webhooks, s.mails, s.audit, s.seals, s.heads, s.usage,
 		&organization.Module{
 			Directory: s.directory, Defaults: s.limiter.Defaults,
 			FileBytes: s.fileBytes,

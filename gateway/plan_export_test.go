@@ -45,6 +45,12 @@ func notExported() map[string]string {
 		"file_versions":         "they are the history of the files of this organization",
 		"mails":                 "they belong to the past of this organization",
 		"sign_in_places":        "it records where people signed in here",
+		"webhook_progress":      "it says what was sent from here",
+		"webhook_deliveries":    "they note what was sent from here",
+		"webhooks.signing":      "secrets are derived from a key that is not exported",
+		"webhooks.former":       "secrets are derived from a key that is not exported",
+		"webhooks.former_until": "secrets are derived from a key that is not exported",
+		"webhooks.begin":        "it is a position in the event log, which is not exported",
 		"share_revocations":     token,
 		"shares":                token,
 		"organizations.leaving": "it is temporary",
@@ -52,7 +58,7 @@ func notExported() map[string]string {
 		"organizations.lowered": "it depends on what the operator allows here",
 	}
 	for reason, names := range map[string]string{
-		control:  "organizations.slug organizations.org_id organizations.state organizations.backend organizations.copy_of organizations.event_log organizations.restores organizations.restored_at organizations.former organizations.finisher organizations.move",
+		control:  "organizations.slug organizations.org_id organizations.state organizations.backend organizations.copy_of organizations.event_log organizations.sends organizations.sends_since organizations.restores organizations.restored_at organizations.former organizations.finisher organizations.move",
 		announce: "organizations.access_rev",
 		"it is wrapped under this installation's keyring": "organizations.data_keys",
 		password:                               "users.password_hash users.password_rev users.password_changed_at users.invite_hash users.invite_expires_at users.invite_held",

@@ -16,6 +16,7 @@ import (
 	"tenantry/gateway/console"
 	"tenantry/gateway/middleware"
 	"tenantry/gateway/openapi"
+	"tenantry/modules/webhooks"
 	"tenantry/operation"
 	"tenantry/tenants/limits"
 )
@@ -140,7 +141,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	const documentRoute = "/api/openapi.json"
 	// The document is built for the first request, because few processes are asked for it.
 	serveDocument := middleware.Static("application/json; charset=utf-8", func() []byte {
-		document, err := openapi.Build(openapi.Info{Title: "Tenantry", Version: a.version, Cookie: cookie}, rows)
+		document, err := openapi.Build(openapi.Info{Title: "Tenantry", Version: a.version, Cookie: cookie, Message: webhooks.ExampleMessage}, rows)
 		if err != nil {
 			panic(err) // a fault in the rows, which the tests of the document find
 		}

@@ -30,6 +30,7 @@ import (
 	"tenantry/modules/mail"
 	"tenantry/modules/people"
 	"tenantry/modules/usage"
+	"tenantry/modules/webhooks"
 	"tenantry/operation/idempotency"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -79,6 +80,8 @@ type Services struct {
 	seals        *audit.Seals
 	heads        *audit.Heads
 	events       *events.Module
+	webhooks     *webhooks.Module
+	sends        *sendMetrics
 	idempotency  *idempotency.Log
 	usage        *usage.Meter
 	kinds        kinds

@@ -161,6 +161,13 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 				"organization", slug, "error", failed)
 		}
 	}
+	if err == nil && t.Org.Sends != "" {
+		failed := background.Try(func() error { return a.webhooks.Trim(ctx, t) })
+		if failed != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "old notes of deliveries could not be removed and will be retried",
+				"organization", slug, "error", failed)
+		}
+	}
 	for i := 0; err == nil && i < len(a.rows); i++ {
 		row := &a.rows[i]
 		if row.Expire == nil || keep == 0 {

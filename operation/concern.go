@@ -23,6 +23,7 @@ const (
 	NeverUsed                     // it was made long ago and never used
 	UnusedRights                  // it has had the permissions Unused for long and never needed them
 	OpenToAll                     // everybody who has its address can read it
+	Halted                        // the gateway paused it
 )
 
 // Concerns are the records of a list that somebody should check.

@@ -28,9 +28,11 @@ type Kinds struct {
 // NewKinds declares the kinds.
 func NewKinds() Kinds {
 	organizations := store.Must[Organization](store.Spec{
-		Name: "organizations", Fields: []string{"org_id", "slug", "state"},
-		Indexes: []store.Index{{Fields: []string{"slug"}, Unique: true}, {Fields: []string{"org_id"}, Unique: true}},
-		Access:  []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Sort: []string{"slug"}}},
+		Name: "organizations", Fields: []string{"org_id", "slug", "state", "sends"},
+		Indexes: []store.Index{
+			{Fields: []string{"slug"}, Unique: true}, {Fields: []string{"org_id"}, Unique: true}, {Fields: []string{"sends"}, Sparse: true},
+		},
+		Access: []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Where: []string{"sends"}}, {Sort: []string{"slug"}}},
 	})
 	installations := store.Must[Installation](store.Spec{Name: "installations"})
 	return Kinds{Organizations: organizations, Installations: installations,

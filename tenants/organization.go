@@ -90,6 +90,9 @@ type Organization struct {
 	Move       *Move  `json:"move,omitempty" use:"local"`
 	// EventLog says that events are logged; nil: nobody follows them.
 	EventLog *EventLog `json:"event_log,omitempty" use:"local"`
+	// Sends is set while the organization may have webhooks, which was noted at SendsSince (Unix milliseconds).
+	Sends      string `json:"sends,omitempty" use:"local"`
+	SendsSince int64  `json:"sends_since,omitempty" use:"local"`
 	// CopyOf is the slug of the organization of which a backup is being copied into this new one; empty: all is copied.
 	CopyOf string `json:"copy_of,omitempty" use:"local"`
 	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not

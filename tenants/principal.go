@@ -26,6 +26,7 @@ const (
 	ManageUsers           Permission = "manage_users"
 	ManageCampaigns       Permission = "manage_campaigns"
 	ManageKeys            Permission = "manage_keys"
+	ManageWebhooks        Permission = "manage_webhooks"
 	ViewAudit             Permission = "view_audit"
 )
 
@@ -33,7 +34,7 @@ const (
 func AllPermissions() []Permission {
 	return []Permission{
 		Contacts, ManageCustomObjects, ManageForms, ViewFormSubmissions, CreateFormSubmissions, ManageFiles,
-		ManageReports, ViewUsers, ManageUsers, ManageCampaigns, ManageKeys, ViewAudit,
+		ManageReports, ViewUsers, ManageUsers, ManageCampaigns, ManageKeys, ManageWebhooks, ViewAudit,
 	}
 }
 

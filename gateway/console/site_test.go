@@ -67,6 +67,7 @@ func rich(t *testing.T, change func(string) string, options ...gatewaytest.Optio
 	}
 	const js = "application/json"
 	account := made("/api/service-accounts", js, `{"name":"Shop of the North","permissions":["contacts"]}`)
+	made("/api/webhooks", js, `{"name":"Shop hook","url":"https://localhost/hook","account":"`+account+`"}`)
 	made("/api/keys", js, `{"name":"Shop key","kind":"server_full","account":"`+account+`"}`)
 	made("/api/custom-reports/"+demo.SecureReportID+"/share", js, `{"params":{"country":"DE"}}`)
 	tried := "/api/import/" + made("/api/import?as=contacts&dry_run=true", "text/csv", "Email,Town\nnobody@example.com,Bonn\nno address,Ulm\n")

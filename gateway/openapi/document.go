@@ -27,6 +27,8 @@ type Info struct {
 	ServerURL string
 	// Cookie is the name of the session cookie. Empty: __Host-tenantry_session.
 	Cookie string
+	// Message is an example of what is sent to webhooks about records of a kind; nil: nothing is.
+	Message func(kind string) any
 }
 
 // Document is an OpenAPI document. It is immutable and safe for concurrent use.
@@ -89,6 +91,10 @@ func Build(info Info, ops []operation.Row) (*Document, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	sent, err := b.webhooks(info, ops)
+	if err != nil {
+		return nil, fmt.Errorf("describing what is sent to webhooks: %w", err)
+	}
 	document := object{
 		{"openapi", "3.1.1"},
 		{"info", object{{"title", info.Title}, {"version", info.Version}, {"description", generalRules}}},
@@ -96,6 +102,7 @@ func Build(info Info, ops []operation.Row) (*Document, error) {
 		{"servers", servers},
 		{"tags", tagsOf(ops)},
 		{"paths", b.pathItems()},
+		{"webhooks", sent},
 		{"components", object{
 			{"securitySchemes", securitySchemes(cmp.Or(info.Cookie, defaultCookie), ops)},
 			{"parameters", sharedParameters()},

@@ -150,6 +150,16 @@ func (m *Module) Read(
 	return asked.read(ctx, c, cursor, limit)
 }
 
+// Readable returns those of the names of kinds that the principal may read.
+func (m *Module) Readable(p *tenants.Principal, t *tenants.Tenant, names []string) (may []string) {
+	for _, name := range names {
+		if _, err := m.choose(p, t, name); err == nil {
+			may = append(may, name)
+		}
+	}
+	return may
+}
+
 // read returns what a call may be told after a cursor.
 func (h choice) read(ctx context.Context, c *operation.Call, cursor string, limit int) (Page, error) {
 	part, err := c.Events(ctx, "after", cursor, h.query(c, limit))

@@ -127,6 +127,8 @@ func notice(noun string, one operation.Concern) string {
 		return name + " expires on " + one.Expires.UTC().Format(time.DateOnly)
 	case operation.NeverUsed:
 		return name + " has never been used"
+	case operation.Halted:
+		return name + " was paused"
 	case operation.OpenToAll:
 		return name + " is open to everybody who has its address"
 	}

@@ -32,6 +32,7 @@ func groups() []group {
 		{"Organization", []navEntry{
 			{"Organization", "M3 14V2h7v12M10 6h3v8M1.5 14h13M5.5 5h2M5.5 8h2M5.5 11h2"},
 			{"Compliance", "M2 2h12v12H2zM5 8l2 2 4-4"},
+			{"Webhooks", "M8 2v6M5 5l3-3 3 3M3 9v4.5h10V9M6 11h4"},
 			{"Audit", "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 5v3l2 1.5"},
 			{"Mails", "M1.5 3.5h13v9h-13zM2 4l6 5 6-5"},
 			{"Usage", "M1.5 9H4l2-5 3 8 2-5 1 2h2.5"},

@@ -70,6 +70,8 @@ var standIns = []struct {
 	{`\b[0-9a-f]{24}\.[A-Z2-7]{26}\b`, true},    // the token of an uploaded file
 	{`\b[0-9a-f]{24}\b`, true},
 	{`\b[a-z2-7]{10}-\d+\b`, true}, // an event
+	{`whsec_[\w+/=]+`, true},       // the secret of a webhook
+	{`test-[a-z2-7]{26}`, true},    // the event of a test
 }
 
 const aDay = `\b20\d\d-\d\d-\d\d\b`

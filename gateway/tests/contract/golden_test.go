@@ -128,7 +128,8 @@ func (g *golden) ask(t *testing.T, op *operation.Row, path string) {
 	t.Helper()
 	fmt.Fprintf(&g.text, "# %s %s %s\n", op.Name, op.Method, path)
 	madePID := regexp.MustCompile(`("pid":"|/shared/reports/)[A-Za-z0-9_-]{22}"`)
-	cursor := regexp.MustCompile(`("next":"|id: )[a-z2-7]{10}-`)
+	cursor := regexp.MustCompile(`("next":"|id: )[a-z2-7]{10}-\d+`)
+	sent := regexp.MustCompile(`test-[a-z2-7]{26}|whsec_[\w+/=]+|"took_ms":\d+`)
 	challenge := regexp.MustCompile(`[A-Z2-7]{26}\.\d+\.[\w-]{43}`)
 	for _, q := range g.questions(op, path) {
 		changes := slices.Clone(q.as)
@@ -150,7 +151,8 @@ func (g *golden) ask(t *testing.T, op *operation.Row, path string) {
 		headers = strings.Replace(headers, " Content-Type=application/json; charset=utf-8 Cache-Control=private, no-store", "", 1)
 		asked = heads.ReplaceAllString(strings.ReplaceAll(asked, g.w.A.IDs[fixture.RefProven], "<proven>"), "head=<head>")
 		asked, headers = addresses.ReplaceAllString(asked, "$1"), ages.ReplaceAllString(headers, "max-age=<seconds>")
-		a.Body = cursor.ReplaceAll(addresses.ReplaceAll(a.Body, []byte("$1")), []byte(`$1<log>-`))
+		a.Body = cursor.ReplaceAll(addresses.ReplaceAll(a.Body, []byte("$1")), []byte(`$1<cursor>`))
+		a.Body = sent.ReplaceAll(a.Body, []byte("<sent>"))
 		text := g.blanks.Fill(madePID.ReplaceAllString(fmt.Sprintf("> %s\n%d%s %s\n", asked, a.Code, headers, challenge.ReplaceAll(a.Body, []byte("<challenge>"))), "$1<pid>\""))
 		_, _ = timely.WriteString(&g.text, unneeded.ReplaceAllString(lasting.ReplaceAllString(rotated.ReplaceAllString(holding.ReplaceAllString(text, `"used":"<what is there>"`), `"rotated":[]`), `"may":"<until it ends>"`), `"unused_permissions":["<until it is used>"]`)) // to memory
 	}

@@ -32,9 +32,12 @@ func TestUnansweredSecretsAreUndone(t *testing.T) {
 	_, invite, _ := strings.Cut(fmt.Sprint(ed.Field("link")), "#")
 	bo := root.Create(t, "/api/users", `{"name":"Bo","email":"bo@example.com","active":false}`)
 	_, cookie := acme.Person(t, "ann@example.com", nil)
+	const hook = `{"name":%q,"url":"https://localhost/","account":%q}`
+	hooked := root.Want(t, http.MethodPost, "/api/webhooks", fmt.Sprintf(hook, "kept", account), 200, "whsec_")
 	used := regexp.MustCompile(`"(last_used_at|unused_since)":("[^"]*"|null)|"unused_permissions":\[[^\]]*\]`)
 	state := func() string {
 		return used.ReplaceAllString(root.Want(t, http.MethodGet, "/api/keys?sort=id", "", 200, "").DataJSON()+root.Want(t, http.MethodGet, "/api/users?sort=id", "", 200, "").DataJSON()+
+			root.Want(t, http.MethodGet, "/api/webhooks", "", 200, "").DataJSON()+
 			second.Want(t, http.MethodGet, "/api/keys/"+id, "", 200, "").DataJSON()+own.Want(t, http.MethodGet, "/api/keys/"+id, "", 200, "").DataJSON(), "")
 	}
 	before := state()
@@ -44,6 +47,8 @@ func TestUnansweredSecretsAreUndone(t *testing.T) {
 		{"keys.rotate", "/api/keys/" + id + "/rotate", `{}`},
 		{"users.create", "/api/users", `{"name":"Lost","email":"lost@example.com"}`},
 		{"users.invite", "/api/users/" + fmt.Sprint(ed.Field("id")) + "/invite", ""},
+		{"webhooks.create", "/api/webhooks", fmt.Sprintf(hook, "lost", account)},
+		{"webhooks.rotate", "/api/webhooks/" + fmt.Sprint(hooked.Field("id")) + "/rotate", `{}`},
 	}
 	for _, op := range acme.App.Operations() {
 		made := !slices.Contains([]string{"reports.share", "sessions.end_others", "passwords.change", "contacts.disclose", "forms.attach"}, op.Name) // these leave nothing to take back, or nothing that lasts

@@ -1,0 +1,369 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/tenants"
+)
+
+const contactsOnly = `,"permissions":["contacts"]`
+
+// TestEventsAreSent: a receiver gets what happens after the webhook was made, signed, and as the event log has it;
+// deliveries are listed, and nothing shows the secret again.
+func TestEventsAreSent(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	g := gatewaytest.Start(t, inside)
+	acme := g.Org(t, "acme")
+	root := admin(t, acme)
+	root.Create(t, "/api/contacts", `{"first_name":"Before"}`)
+	h := create(t, root, "CRM", r.URL+"/in", account(t, root, "crm", contactsOnly), `,"kinds":["contact.created","contact.deleted"]`)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"N%d"}`, i)))
+	}
+	root.Want(t, http.MethodPut, "/api/contacts/"+ids[0], `{"first_name":"Other"}`, 200, "")
+	root.Want(t, http.MethodDelete, "/api/contacts/"+ids[0], "", 200, "")
+
+	got := r.awaitSome(t, 21)
+	seen := map[string]bool{}
+	for _, m := range got {
+		m.verify(t, h.Secret)
+		if m.header.Get("webhook-id") != m.Data.ID || m.Type != m.Data.Kind || m.Timestamp != m.Data.At || seen[m.Data.ID] {
+			t.Errorf("got %s with the headers %v, want the id of the event once, and its kind and time", m.body, m.header)
+		}
+		seen[m.Data.ID] = true
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(got, func(m message) bool { return m.Data.Record == id && m.Type == "contact.created" }) {
+			t.Errorf("the creation of %s was not sent", id)
+		}
+	}
+	if n := slices.IndexFunc(got, func(m message) bool { return m.Type == "contact.deleted" }); n < 0 || got[n].Data.Record != ids[0] {
+		t.Errorf("the deletion of %s was not sent", ids[0])
+	}
+	list := func() (page struct {
+		Count   int
+		Results []struct {
+			ID, State string
+			Status    int
+			Event     event
+		}
+	}) {
+		t.Helper()
+		a := root.Want(t, http.MethodGet, "/api/webhooks/CRM/deliveries?per_page=1000", "", 200, "")
+		if err := json.Unmarshal([]byte(a.DataJSON()), &page); err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}
+	page := list()
+	for end := time.Now().Add(patience); page.Count < 21 && time.Now().Before(end); page = list() {
+		time.Sleep(10 * time.Millisecond) // they are noted after they were sent
+	}
+	for _, d := range page.Results {
+		if d.State != "delivered" || d.Status != 200 || !seen[d.Event.ID] {
+			t.Errorf("got the note %+v, want one of a delivered event", d)
+		}
+	}
+	if page.Count != 21 {
+		t.Errorf("got %d notes, want 21", page.Count)
+	}
+	for _, path := range []string{"/api/webhooks", "/api/webhooks/" + h.ID, "/api/webhooks/CRM/deliveries", "/api/audit", "/api/export"} {
+		if a := acme.Do(t, http.MethodGet, path, root.As); strings.Contains(string(a.Body), h.Secret) || a.Code != 200 {
+			t.Errorf("%s answers %d, and shows the secret: %t", path, a.Code, strings.Contains(string(a.Body), h.Secret))
+		}
+	}
+	if log := g.Log.String(); strings.Contains(log, h.Secret) || strings.Contains(log, "/in") {
+		t.Errorf("the log has the secret or the address")
+	}
+}
+
+// TestSecretsRotate: after a rotation both secrets sign until the overlap ends, and then only the new one. A test is
+// signed as well, and sent while the webhook is paused.
+func TestSecretsRotate(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/pause", "", 200, `"state":"paused"`)
+	a := root.Want(t, http.MethodPost, "/api/webhooks/CRM/rotate", `{"overlap":3600}`, 200, "whsec_")
+	next, _ := a.Field("secret").(string)
+	test := func(n int) message {
+		root.Want(t, http.MethodPost, "/api/webhooks/CRM/test", "", 200, `"state":"delivered"`)
+		return r.awaitSome(t, n)[n-1]
+	}
+	m := test(1)
+	m.verify(t, h.Secret)
+	m.verify(t, next)
+	if m.Type != "webhook.test" || next == h.Secret {
+		t.Errorf("got the type %q, and the same secret: %t", m.Type, next == h.Secret)
+	}
+	clock.add(2 * time.Hour)
+	m = test(2)
+	m.verify(t, next)
+	if n := len(strings.Fields(m.header.Get("webhook-signature"))); n != 1 {
+		t.Errorf("got %d signatures after the overlap, want 1", n)
+	}
+}
+
+// clock is a clock that tests move.
+type clock struct{ ahead atomic.Int64 }
+
+func newClock() *clock { return &clock{} }
+
+func (c *clock) option(_ *config.Config, o *gateway.Options) {
+	o.Now = func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+}
+
+func (c *clock) add(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// TestReceiverAway: while a receiver is away for an hour, tries become rare; when it is back, all is delivered, in order
+// for each record. One that stays away for three days has its webhook paused, and resuming delivers what waits.
+func TestReceiverAway(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	r.answering(refuse(http.StatusInternalServerError))
+	id := root.Create(t, "/api/contacts", `{"first_name":"One"}`)
+	for i := range 5 {
+		root.Want(t, http.MethodPut, "/api/contacts/"+id, fmt.Sprintf(`{"first_name":"N%d"}`, i), 200, "")
+	}
+	tries := 0
+	for range 60 {
+		r.await(t, "another try, or a long pause", func(_, all []message) bool { tries = len(all); return tries > 0 })
+		awaitFailing(t, root, h.ID)
+		clock.add(time.Minute)
+	}
+	if r.awaitSome(t, 0); tries > 60 {
+		t.Errorf("got %d tries in an hour, want few", tries)
+	}
+	r.answering(nil)
+	clock.add(time.Hour)
+	got := r.awaitSome(t, 6)
+	for i, m := range got {
+		if m.Data.Revision != int64(i+1) {
+			t.Errorf("delivery %d has revision %d, want %d", i, m.Data.Revision, i+1)
+		}
+	}
+	awaitState(t, root, h.ID, "active")
+
+	r.answering(refuse(http.StatusInternalServerError))
+	root.Create(t, "/api/contacts", `{"first_name":"Two"}`)
+	awaitState(t, root, h.ID, "failing")
+	clock.add(4 * 24 * time.Hour)
+	root = again(t, acme)
+	awaitState(t, root, h.ID, "paused")
+	if s := state(t, root, h.ID); !strings.Contains(s.PausedReason, "three days") {
+		t.Errorf("paused because: %q, want three days", s.PausedReason)
+	}
+	r.answering(nil)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, `"state":"active"`)
+	r.awaitSome(t, 7)
+}
+
+// again signs the administrator in again, after their session has expired.
+func again(t *testing.T, o *gatewaytest.Org) fixture.Client {
+	t.Helper()
+	return fixture.As(o, gatewaytest.Cookie(o.SignIn(t, "ada@example.com")))
+}
+
+// awaitState waits until the webhook has a state.
+func awaitState(t *testing.T, c fixture.Client, id, want string) {
+	t.Helper()
+	var got string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if got = state(t, c, id).State; got == want {
+			return
+		}
+	}
+	t.Fatalf("the webhook is %s, want %s", got, want)
+}
+
+func awaitFailing(t *testing.T, c fixture.Client, id string) {
+	t.Helper()
+	awaitState(t, c, id, "failing")
+}
+
+// TestPauses: a receiver that is gone, and an account that ended, pause the webhook; what it says is honoured.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+	root := admin(t, acme)
+	crm := account(t, root, "crm", contactsOnly)
+	h := create(t, root, "CRM", r.URL, crm, "")
+	r.answering(refuse(http.StatusGone))
+	root.Create(t, "/api/contacts", `{"first_name":"One"}`)
+	awaitState(t, root, h.ID, "paused")
+	if s := state(t, root, h.ID); !strings.Contains(s.PausedReason, "410") {
+		t.Errorf("paused because: %q, want 410", s.PausedReason)
+	}
+	r.answering(func(_ int, _ message, w http.ResponseWriter) bool {
+		w.Header().Set("Retry-After", "7200")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return false
+	})
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, `"active"`)
+	awaitState(t, root, h.ID, "failing")
+	a := root.Want(t, http.MethodGet, "/api/webhooks/CRM", "", 200, "")
+	text, _ := a.Field("next_try").(string)
+	if at, err := time.Parse(time.RFC3339, text); err != nil || time.Until(at) < 110*time.Minute {
+		t.Errorf("the next try is at %q, want about two hours later", text)
+	}
+	r.answering(nil)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
+	r.awaitSome(t, 1)
+	root.Want(t, http.MethodPut, "/api/service-accounts/"+crm, `{"active":false}`, 200, "")
+	root.Create(t, "/api/contacts", `{"first_name":"Two"}`)
+	awaitState(t, root, h.ID, "paused")
+	if s := state(t, root, h.ID); !strings.Contains(s.PausedReason, "service account") {
+		t.Errorf("paused because: %q, want the account", s.PausedReason)
+	}
+	if n := len(r.awaitSome(t, 1)); n != 1 {
+		t.Errorf("got %d deliveries, want 1: the account had ended", n)
+	}
+}
+
+// TestSendingAgain: an event is sent again with its identifier, one by one or with all that followed it, as far as the
+// account may read it now.
+func TestSendingAgain(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	crm := account(t, root, "crm", contactsOnly)
+	create(t, root, "CRM", r.URL, crm, "")
+	since := time.Now().UTC().Add(-time.Minute).Format(time.RFC3339)
+	for i := range 5 {
+		root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"N%d"}`, i))
+	}
+	first := r.awaitSome(t, 5)
+	var page struct {
+		Results []struct {
+			ID, State string
+			Event     event
+		}
+	}
+	for end := time.Now().Add(patience); len(page.Results) < 5 && time.Now().Before(end); {
+		a := root.Want(t, http.MethodGet, "/api/webhooks/CRM/deliveries?sort=created_at", "", 200, "")
+		if err := json.Unmarshal([]byte(a.DataJSON()), &page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := page.Results[0]
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/deliveries/"+one.ID+"/resend", "", 200, `"tries":2`)
+	if got := r.awaitSome(t, 6); got[5].Data != one.Event {
+		t.Errorf("got %+v again, want %+v", got[5].Data, one.Event)
+	}
+	a := root.Want(t, http.MethodPost, "/api/webhooks/CRM/resend", fmt.Sprintf(`{"since":%q}`, since), 200, "")
+	if from := a.Field("from"); from != one.Event.ID {
+		t.Errorf("sending again from %v, want %s", from, one.Event.ID)
+	}
+	all := r.awaitSome(t, 11)
+	for i := range 5 {
+		if !slices.ContainsFunc(all[6:], func(m message) bool { return m.Data == first[i].Data }) {
+			t.Errorf("%s was not sent again", first[i].Data.ID)
+		}
+	}
+	root.Want(t, http.MethodPut, "/api/service-accounts/"+crm, `{"permissions":[]}`, 200, "")
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/deliveries/"+one.ID+"/resend", "", 404, "Delivery not found")
+}
+
+// TestNobodySendsWhatTheyLack: nobody can have events sent, or change or see what is sent, with rights that they lack.
+func TestNobodySendsWhatTheyLack(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme", tenants.FeatureTeams)
+	root := admin(t, acme)
+	crm := account(t, root, "crm", contactsOnly)
+	weak := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageWebhooks)))
+	body := fmt.Sprintf(`{"name":"weak","url":%q,"account":%q}`, r.URL, crm)
+	const lacks = "the caller lacks contacts, which the service account holds"
+	weak.Want(t, http.MethodPost, "/api/webhooks", body, 422, lacks)
+	h := create(t, root, "CRM", r.URL, crm, "")
+	root.Create(t, "/api/contacts", `{"first_name":"One"}`)
+	r.awaitSome(t, 1)
+	own := account(t, root, "own", "")
+	for _, c := range []struct{ method, path, body string }{
+		{http.MethodPut, "", `{"url":"https://other.example.com/"}`}, {http.MethodPut, "", fmt.Sprintf(`{"account":%q}`, own)},
+		{http.MethodDelete, "", ""}, {http.MethodPost, "/rotate", "{}"}, {http.MethodPost, "/pause", ""}, {http.MethodPost, "/resume", ""},
+		{http.MethodPost, "/test", ""}, {http.MethodPost, "/resend", `{"since":"2026-01-01T00:00:00Z"}`}, {http.MethodGet, "/deliveries", ""},
+	} {
+		weak.Want(t, c.method, "/api/webhooks/"+h.ID+c.path, c.body, 403, "lacks contacts, which the service account holds")
+	}
+	w := create(t, weak, "weak", r.URL, own, "")
+	weak.Want(t, http.MethodPut, "/api/webhooks/"+w.ID, fmt.Sprintf(`{"account":%q}`, crm), 422, lacks)
+	team := root.Create(t, "/api/teams", `{"name":"Red"}`)
+	red := account(t, root, "red", fmt.Sprintf(`,"teams":[%q],"permissions":["contacts","manage_webhooks"]`, team))
+	a := root.Want(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"red","kind":"server_full","account":%q}`, red), 200, "token")
+	fixture.TokenClient(acme, a).Want(t, http.MethodPost, "/api/webhooks", body, 422, "the caller lacks teams")
+	a = root.Want(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"brief","kind":"server_full","account":%q,"expires_in":60}`, red), 200, "token")
+	mine := fmt.Sprintf(`{"name":"mine","url":%q,"account":%q}`, r.URL, red)
+	fixture.TokenClient(acme, a).Want(t, http.MethodPost, "/api/webhooks", mine, 403, "A key that expires or is bound")
+	reader := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.Contacts)))
+	reader.Want(t, http.MethodGet, "/api/webhooks", "", 403, "manage_webhooks")
+}
+
+// TestAddressesOfWebhooks: only addresses with TLS are taken, and none inside.
+func TestAddressesOfWebhooks(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t, fixture.ShortLeases).Org(t, "acme")
+	root := admin(t, acme)
+	crm := account(t, root, "crm", contactsOnly)
+	for _, c := range []struct{ url, want string }{
+		{"http://example.com/", "must begin with https://"}, {"ftp://example.com/", "must begin with https://"}, {"https://", "must be an address"},
+		{"https://user:pw@example.com/", "user name"}, {"https://example.com/#x", "fragment"}, {"https://127.0.0.1/", "nothing is sent"},
+		{"https://[::1]/", "nothing is sent"}, {"https://169.254.169.254/latest", "nothing is sent"}, {"https://[::ffff:10.0.0.1]/", "nothing is sent"},
+	} {
+		body := fmt.Sprintf(`{"name":"x","url":%q,"account":%q}`, c.url, crm)
+		root.Want(t, http.MethodPost, "/api/webhooks", body, 422, c.want)
+	}
+	root.Want(t, http.MethodPost, "/api/webhooks", fmt.Sprintf(`{"name":"x","url":"https://example.com","account":%q,"kinds":["moon.risen"]}`, crm), 422, "there are no events of")
+	create(t, root, "local", "https://localhost:1/", crm, "")
+	root.Want(t, http.MethodPost, "/api/webhooks/local/test", "", 200, "the address is in a network to which nothing is sent")
+}
+
+// TestRedirectsAreNotFollowed: a redirect is a failure, and of an endless answer only the beginning is read and kept.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	r.answering(func(_ int, _ message, w http.ResponseWriter) bool {
+		w.Header().Set("Location", r.URL+"/elsewhere")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+		return false
+	})
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/test", "", 200, "redirects are not followed")
+	if len(r.all) != 1 {
+		t.Errorf("got %d requests, want 1", len(r.all))
+	}
+	r.answering(func(_ int, _ message, w http.ResponseWriter) bool {
+		for range 100 {
+			if _, err := w.Write(slices.Repeat([]byte("a"), 64<<10)); err != nil {
+				break
+			}
+		}
+		return true
+	})
+	a := root.Want(t, http.MethodPost, "/api/webhooks/CRM/test", "", 200, `"delivered"`)
+	if text, _ := a.Field("answer").(string); len(text) > 1100 {
+		t.Errorf("got %d bytes of the answer, want its beginning", len(text))
+	}
+}

@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tenantry/modules/events"
+	"tenantry/modules/webhooks"
+	"tenantry/tenants"
+)
+
+// sendMetrics count what is sent to webhooks.
+type sendMetrics struct {
+	tries  *prometheus.CounterVec
+	paused prometheus.Counter
+}
+
+func newSendMetrics() *sendMetrics {
+	return &sendMetrics{
+		tries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenantry_webhook_tries_total", Help: "Tries to deliver an event to a webhook, by whether the receiver accepted it.",
+		}, []string{"accepted"}),
+		paused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tenantry_webhook_paused_total", Help: "Webhooks that were paused because nothing could be delivered.",
+		}),
+	}
+}
+
+func (m *sendMetrics) sent(accepted bool) {
+	m.tries.WithLabelValues(strconv.FormatBool(accepted)).Inc()
+}
+
+// measureWebhooks registers the metrics of webhooks.
+func (s *Services) measureWebhooks(r *prometheus.Registry) {
+	r.MustRegister(s.sends.tries, s.sends.paused)
+}
+
+// openWebhooks makes the module that sends events.
+func (s *Services) openWebhooks() *webhooks.Module {
+	s.sends = newSendMetrics()
+	return webhooks.New(webhooks.Deps{
+		Events: sentEvents{s.events}, Accounts: s.peopleModule, Directory: s.directory, Now: s.now, Log: s.log,
+		Keys: func(ctx context.Context, t *tenants.Tenant) (webhooks.KeySet, error) {
+			return s.directory.DataKeys(ctx, t, webhooks.KeyPurpose)
+		},
+		Allowed: s.cfg.Webhooks.Networks(), Shared: s.cfg.Shared(), Sent: s.sends.sent,
+		Paused: func(*tenants.Tenant, *webhooks.Hook) { s.sends.paused.Inc() },
+	})
+}
+
+// sentEvents are the event logs, as package webhooks reads them.
+type sentEvents struct{ *events.Module }
+
+// Read is events.Module.Read.
+func (e sentEvents) Read(
+	ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds []string, cursor string, limit int,
+) (webhooks.Part, error) {
+	page, err := e.Module.Read(ctx, t, p, strings.Join(kinds, ","), cursor, limit)
+	part := webhooks.Part{Next: page.Next, More: page.More}
+	for _, one := range page.Results {
+		part.Events = append(part.Events, webhooks.Event(one))
+	}
+	return part, err
+}
+
+// CheckKinds returns the faults of names of kinds.
+func (e sentEvents) CheckKinds(field string, kinds []string) error {
+	_, err := e.Parse(field, kinds)
+	return err
+}

@@ -1,0 +1,125 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+)
+
+// DeliveryAnswer is a Delivery as callers see it.
+type DeliveryAnswer struct {
+	ID      string `json:"id" doc:"Identifier of the delivery."`
+	Event   Event  `json:"event" doc:"What was sent."`
+	State   string `json:"state" enum:"delivered,failed" doc:"failed: the receiver did not accept the last try. It is tried again unless the webhook was paused."`
+	Tries   int    `json:"tries" doc:"How often it was tried."`
+	Status  int    `json:"status" doc:"HTTP status of the last answer; 0: there was none."`
+	Answer  string `json:"answer" doc:"The beginning of the last answer."`
+	Error   string `json:"error" doc:"Why the last try failed; empty: it did not."`
+	FirstAt string `json:"first_at" doc:"When it was first tried: RFC 3339, UTC, milliseconds."`
+	LastAt  string `json:"last_at" doc:"When it was last tried: RFC 3339, UTC, milliseconds."`
+	TookMS  int64  `json:"took_ms" doc:"How long the last try took, in milliseconds."`
+}
+
+func exampleDelivery() DeliveryAnswer {
+	return DeliveryAnswer{
+		ID: "665f1c2ab4d3e2f1a0b9c8f0", State: delivered, Tries: 1, Status: http.StatusNoContent, TookMS: 41,
+		Event: Event{
+			ID: "k3f4x2m7qa-1043", Kind: "contact.created", Record: "665f1c2ab4d3e2f1a0b9c8e1", Revision: 1, Actor: "user:7",
+			At: "2026-11-22T10:00:00.000Z",
+		},
+		FirstAt: "2026-11-22T10:00:00.120Z", LastAt: "2026-11-22T10:00:00.120Z",
+	}
+}
+
+func (m *Module) deliveryAnswer(d *Delivery) DeliveryAnswer {
+	return DeliveryAnswer{
+		ID: d.ID, Event: d.Event, State: d.State, Tries: d.Tries, Status: d.Status, Answer: d.Answer, Error: d.Error,
+		FirstAt: texts.Time(d.CreatedAt), LastAt: texts.Time(d.LastAt), TookMS: d.TookMS,
+	}
+}
+
+// note notes a try.
+func (d *Delivery) note(o *outcome) {
+	d.State = delivered
+	if !o.accepted() {
+		d.State = failed
+	}
+	d.Tries++
+	d.Status, d.Answer, d.Error, d.TookMS, d.LastAt = o.status, o.answer, o.err, o.took.Milliseconds(), o.at.UnixMilli()
+}
+
+// DeliveryPage is a page of the deliveries of a webhook.
+type DeliveryPage operation.Part[DeliveryAnswer]
+
+type deliveriesInput struct {
+	operation.Following
+	ID   string `json:"id" doc:"Identifier of the webhook." example:"665f1c2ab4d3e2f1a0b9c8e1"`
+	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order of the first tries; - is descending."`
+}
+
+// deliveryRows returns the row that lists deliveries.
+func (m *Module) deliveryRows() []operation.Row {
+	row := operation.On(operation.Row{
+		Name: "webhooks.deliveries", Method: http.MethodGet, Path: "/api/webhooks/{id}/deliveries",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.Needs(tenants.ManageWebhooks),
+		},
+		Response: operation.Response{
+			Message: "Deliveries found", Example: DeliveryPage(operation.OnePage(exampleDelivery())),
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: "Webhook not found", When: "no such webhook in this organization"}, lacks(),
+			},
+		},
+		Docs: operation.Docs{
+			Tag: "Webhooks", Summary: "List the deliveries of a webhook", Title: "Deliveries",
+			Description: "Answers what was sent in the last seven days, and what came of it. The caller must hold the rights of the " +
+				"service account.",
+		},
+	}, m.usable, m.list)
+	crud.Resolve(&row, "id", func() *record.Resource { return m.Hooks.Resource })
+	return []operation.Row{row}
+}
+
+func (m *Module) list(ctx context.Context, c *operation.Call, h *Hook, in deliveriesInput) (out DeliveryPage, err error) {
+	of := store.Eq("webhook", h.ID)
+	q, further := store.Query{Filter: of, Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}}, store.OpLt
+	if in.Sort == "created_at" {
+		q.Sort, further = []store.Order{store.Asc("created_at")}, store.OpGt
+	}
+	var errs fault.List
+	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
+		moment, id, _ := strings.Cut(place, "-")
+		ms, err := strconv.ParseInt(moment, 10, 64)
+		return store.AnyOf(
+			store.Where(store.F("created_at"), further, ms),
+			store.All(store.Eq("created_at", ms), store.Where(store.F("id"), further, id)),
+		), err == nil && store.ValidID(id)
+	})
+	if err := errs.Err(); err != nil {
+		return out, err
+	}
+	page, count, err := m.Deliveries.In(c.Workspace).Page(ctx, q, of)
+	if err != nil {
+		return out, err
+	}
+	found := page.Records
+	shown := make([]DeliveryAnswer, len(found))
+	for i := range found {
+		shown[i] = m.deliveryAnswer(&found[i])
+	}
+	part, err := operation.PartOf(c, in.Following, follows, count, shown, page.Left, page.Cut, func(last int) string {
+		return fmt.Sprintf("%d-%s", found[last].CreatedAt, found[last].ID)
+	})
+	return DeliveryPage(part), err
+}

@@ -1,0 +1,137 @@
+package webhooks
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+)
+
+// Hook is an address to which the events of an organization are sent.
+type Hook struct {
+	store.Meta
+	Name    string   `json:"name" rule:"required max=200 format=label unique" use:"filter named" doc:"Name of the webhook." example:"CRM"`
+	URL     string   `json:"url" rule:"required max=2000 format=line" doc:"Where events are sent: an https address without user name, password and fragment." ask:"Address|Where events are sent, such as https://crm.example.com/tenantry." example:"https://crm.example.com/tenantry"`
+	Kinds   []string `json:"kinds,omitempty" rule:"max=200 each=100" doc:"What is sent: kinds of records (contact, or contact.*), or what happened to them (contact.created). Empty: all that the account may read." ask:"Events|Such as contact.created or submission.*; all if there is none." example:"[\"contact.created\"]"`
+	Account string   `json:"account" rule:"required format=id ref=service_account" doc:"Identifier of the service account whose rights decide what is sent." ask:"Service account" example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	Paused  bool     `json:"paused,omitempty" use:"computed filter"`
+	Reason  string   `json:"paused_reason,omitempty" use:"computed"`
+	// Signing and Former name the secrets, see secretOf. Former is valid until FormerUntil, in Unix milliseconds. An
+	// imported webhook has none, and sends nothing until its secret is rotated.
+	Signing     string `json:"signing,omitempty" use:"computed hidden local"`
+	Former      string `json:"former,omitempty" use:"computed hidden local"`
+	FormerUntil int64  `json:"former_until,omitempty" use:"computed hidden local"`
+	// Begin is the cursor of the first event that is sent.
+	Begin string `json:"begin,omitempty" use:"computed hidden local"`
+}
+
+// idle reports whether nothing is sent, and why.
+func (h *Hook) idle() (reason string, idle bool) {
+	if h.Signing == "" {
+		return imported, true
+	}
+	return h.Reason, h.Paused
+}
+
+// Why a webhook is paused.
+const (
+	imported    = "It was imported, and has no secret yet: rotate its secret to begin."
+	byCaller    = "Somebody paused it."
+	accountGone = "The service account was deleted or is not active."
+	logGone     = "Events were lost: the event log no longer goes back to the last delivery, or begins anew. " +
+		"Resume to go on with what happens from now on, and read the lists anew."
+	receiverGone = "The receiver answered 410 Gone."
+	receiverAway = "The receiver has accepted no delivery of an event for three days."
+)
+
+// Progress says how far the deliveries of the webhook with the same identifier have come.
+type Progress struct {
+	store.Meta
+	Cursor string `json:"cursor"` // all events up to it were delivered
+	// Done are events after Cursor that were delivered too, because a failure delays only what happened to its record.
+	Done []string `json:"done,omitempty"`
+	// Head is the first event that was not accepted, since FailingSince; Tries counts the rounds that delivered
+	// nothing, and the next one begins at NextTry. Times are Unix milliseconds.
+	Head         string `json:"head,omitempty"`
+	FailingSince int64  `json:"failing_since,omitempty"`
+	Tries        int    `json:"tries,omitempty"`
+	NextTry      int64  `json:"next_try,omitempty"`
+}
+
+// Delivery is a note of what was sent to a webhook for one event.
+type Delivery struct {
+	store.Meta        // CreatedAt is when it was first tried
+	Webhook    string `json:"webhook"`
+	Event      Event  `json:"event"`
+	State      string `json:"state"` // delivered or failed
+	Tries      int    `json:"tries"`
+	Status     int    `json:"status,omitempty"` // of the last answer; 0: there was none
+	Answer     string `json:"answer,omitempty"` // its beginning
+	Error      string `json:"error,omitempty"`
+	TookMS     int64  `json:"took_ms"`
+	LastAt     int64  `json:"last_at"` // when it was last tried, in Unix milliseconds
+}
+
+// The states of a Delivery.
+const (
+	delivered = "delivered"
+	failed    = "failed"
+)
+
+// Kinds are the records of this module.
+type Kinds struct {
+	Hooks      *record.Of[Hook]
+	Progress   *store.Kind[Progress]
+	Deliveries *store.Kind[Delivery]
+}
+
+// mostHooks is how many webhooks an organization may have.
+const mostHooks = 100
+
+func newKinds() Kinds {
+	return Kinds{
+		Hooks: record.Must(record.Options[Hook]{
+			Traits: record.Traits{Name: "webhook", Called: "name", Most: mostHooks},
+			Spec: store.Spec{
+				Name: "webhooks", Indexes: []store.Index{{Fields: []string{"created_at"}}},
+				Access: []store.Access{{Where: []string{"created_at"}}},
+			},
+		}),
+		Progress: store.Must[Progress](store.Spec{Name: "webhook_progress", Uncounted: true}),
+		Deliveries: store.Must[Delivery](store.Spec{
+			Name: "webhook_deliveries", Uncounted: true, Fields: []string{"webhook"},
+			Indexes: []store.Index{{Fields: []string{"webhook", "created_at"}}, {Fields: []string{"created_at"}}},
+			Access: []store.Access{
+				{Where: []string{"webhook"}, Sort: []string{"created_at"}}, {Where: []string{"created_at"}, Sort: []string{"created_at"}},
+			},
+		}),
+	}
+}
+
+// Kept returns the kinds of the module.
+func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Hooks, k.Progress, k.Deliveries} }
+
+// Notes returns the kinds that say what was sent, which no export and no restoration changes.
+func (k Kinds) Notes() []record.Kept { return []record.Kept{k.Progress, k.Deliveries} }
+
+// deliveryID returns the identifier of the note of an event that is sent to a webhook: the same at each try, and in the
+// order of events.
+func deliveryID(hook, event string) string { return fmt.Sprintf("%s%014x", hook[14:], position(event)) }
+
+// position returns the place of an event in its log; 0 for a test.
+func position(event string) int64 {
+	_, number, _ := strings.Cut(event, "-")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n >= 1<<56 {
+		return 0
+	}
+	return n
+}
+
+// before returns the cursor before an event.
+func before(event string) string {
+	log, _, _ := strings.Cut(event, "-")
+	return log + "-" + strconv.FormatInt(max(position(event)-1, 0), 10)
+}

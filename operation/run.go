@@ -118,6 +118,11 @@ func (c *Call) runAnonymous(ctx context.Context) (Result, error) {
 	if c.Tenant = nobody; c.narrow() != nil {
 		return Result{}, tenants.ErrUnknownTenant
 	}
+	if c.Upload != nil { // interrupting it has ended the context of the request, too
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), outageGrace)
+		defer cancel()
+	}
 	return c.run(ctx)
 }
 

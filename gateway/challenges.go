@@ -25,11 +25,21 @@ func (s spentChallenges) Begin(ctx context.Context, t *tenants.Tenant) error {
 // recorded. A challenge issued before that time is refused, because it may have been answered before. The time is read
 // after the challenge is recorded, so that a loss between the two is noticed. Error: store.ErrUnavailable.
 func (s spentChallenges) Spend(
-	ctx context.Context, t *tenants.Tenant, challenge string, issued time.Time, keep time.Duration,
+	ctx context.Context, t *tenants.Tenant, challenge, by string, issued time.Time, keep time.Duration,
 ) (bool, error) {
-	first, err := s.redis.SetNX(ctx, t.RedisPrefix()+"challenge:"+challenge, 1, max(keep, time.Second))
-	if err != nil || !first {
+	name := t.RedisPrefix() + "challenge:" + challenge
+	first, err := s.redis.SetNX(ctx, name, "by "+by, max(keep, time.Second))
+	if err != nil {
 		return false, challengeError(err)
+	}
+	if !first {
+		spent, err := s.redis.Get(ctx, name)
+		if errors.Is(err, redisconn.ErrNil) { // it has expired meanwhile
+			err = nil
+		}
+		if by == "" || err != nil || string(spent) != "by "+by {
+			return false, challengeError(err)
+		}
 	}
 	raw, err := s.redis.Get(ctx, sinceKey(t))
 	if errors.Is(err, redisconn.ErrNil) {

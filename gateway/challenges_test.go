@@ -22,9 +22,10 @@ func TestSpentChallenges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	by := ""
 	spend := func(challenge string, issued time.Time, wanted bool) {
 		t.Helper()
-		if first, err := used.Spend(t.Context(), tenant, challenge, issued, time.Minute); err != nil || first != wanted {
+		if first, err := used.Spend(t.Context(), tenant, challenge, by, issued, time.Minute); err != nil || first != wanted {
 			t.Errorf("Spend(%q) = %t, %v, want %t", challenge, first, err, wanted)
 		}
 	}
@@ -43,4 +44,11 @@ func TestSpentChallenges(t *testing.T) {
 	begin()
 	spend("one", now.Add(-time.Second), false)
 	spend("two", time.Now().Add(time.Second), true)
+	for _, request := range []struct {
+		by     string
+		wanted bool
+	}{{"a", true}, {"a", true}, {"b", false}, {"", false}} {
+		by = request.by
+		spend("three", time.Now().Add(time.Second), request.wanted)
+	}
 }

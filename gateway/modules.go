@@ -48,6 +48,7 @@ func (s *Services) openModules(more []Module) error {
 
 	contactModule := contacts.New(contacts.Deps{Keys: s.directory})
 	objectModule, formModule := objects.New(s.directory), forms.New(s.directory)
+	s.forms = formModule
 	formModule.Spent = spentChallenges{s.redis}
 	if err := s.openMail(formModule); err != nil {
 		return err

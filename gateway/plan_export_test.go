@@ -41,6 +41,7 @@ func notExported() map[string]string {
 		"blobs":                 "they say where the bytes of files are here",
 		"storage":               "it sums up the blobs",
 		"attachments":           "they wait for a submission here",
+		"form_submissions.once": "it answers repeated requests here",
 		"transfers":             "they are uploads under way here",
 		"file_versions":         "they are the history of the files of this organization",
 		"mails":                 "they belong to the past of this organization",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"mime"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -125,7 +126,13 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 			if op.Method == http.MethodGet {
 				methods = append(methods, http.MethodHead)
 			}
-			engine.Match(methods, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
+			engine.Match(methods, route, func(c *gin.Context) {
+				if op.Paged && wantsPage(c) {
+					pipeline.Observe("page", c.Writer, c.Request, pages)
+					return
+				}
+				pipeline.Serve(op, c.Writer, c.Request, c.Param)
+			})
 			allowed[route] = append(allowed[route], methods...)
 			for name, value := range op.Options {
 				if options[route] == nil {
@@ -133,7 +140,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 				}
 				options[route].Set(name, value)
 			}
-			if op.Kinds&operation.Browser != 0 {
+			if op.Kinds&operation.Browser != 0 || op.AnySite {
 				open[route] = append(open[route], op.Method) // HEAD, like GET, needs no preflight
 			}
 		}
@@ -157,6 +164,16 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
 	handler, err := a.onFileHost(pipeline, engine)
 	return handler, rows, err
+}
+
+// wantsPage reports whether a caller of a Paged operation wants its page: it accepts HTML, or sends what forms of pages
+// send.
+func wantsPage(c *gin.Context) bool {
+	if c.Request.Method == http.MethodPost {
+		media, _, _ := mime.ParseMediaType(c.GetHeader("Content-Type"))
+		return media == "application/x-www-form-urlencoded" || media == operation.FormMedia
+	}
+	return strings.Contains(strings.ToLower(c.GetHeader("Accept")), "text/html")
 }
 
 // refuseMethod answers a method that a path does not have: with an envelope, or, to the preflight request of a browser,
@@ -224,12 +241,12 @@ func fits(route, path string) bool {
 	return true
 }
 
-// notFound answers paths without an operation: with an envelope under /api/ and /auth/, and under /files/ unless there
+// notFound answers paths without an operation: with an envelope under /api/, /auth/ and /f/, and under /files/ unless there
 // is such a page; elsewhere with a page.
 func notFound(pipeline *middleware.Pipeline, pages *console.Module, c *gin.Context) {
 	path := c.Request.URL.Path
 	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" ||
-		strings.HasPrefix(path, operation.ContentPath) && !pages.Has(c.Request.URL.EscapedPath()) {
+		strings.HasPrefix(path, operation.FormPath) || strings.HasPrefix(path, operation.ContentPath) && !pages.Has(c.Request.URL.EscapedPath()) {
 		problem := &operation.Problem{Code: http.StatusNotFound, Message: "No such route"}
 		pipeline.Problem("no_route", c.Writer, c.Request, problem)
 		return

@@ -25,6 +25,7 @@ import (
 	"tenantry/modules/events"
 	"tenantry/modules/files"
 	"tenantry/modules/files/contents"
+	"tenantry/modules/forms"
 	"tenantry/modules/imports"
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/mail"
@@ -88,6 +89,7 @@ type Services struct {
 	modules      []Module
 	peopleModule *people.Module
 	reports      *reports.Module
+	forms        *forms.Module
 	contents     *contents.Keeper
 	files        *files.Module
 	transfer     *bundle.Service

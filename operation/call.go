@@ -44,6 +44,12 @@ type Call struct {
 	// SessionToken is the token of the browser session that authenticated the caller. Signing out needs it.
 	SessionToken string
 
+	// CrossSite, of a call of a row with AnySite: a page of another site makes the call, and it is not a plain read.
+	CrossSite bool
+	// CountVisitor counts a call of a row with AnySite against the limit of visitors. of names what the caller visits. Its
+	// error is a 429. Nil: visitors are not counted.
+	CountVisitor func(ctx context.Context, of string) error
+
 	// Revision is the revision of the one record that the handler answers, in a row that is Revised; 0: none. The
 	// answer then has an ETag.
 	Revision int64
@@ -103,6 +109,9 @@ func NewCall(o *Row, path func(string) string) *Call {
 
 // Path returns a path parameter; "" if the matched path has none of that name.
 func (c *Call) Path(name string) string { return c.path(name) }
+
+// Origin returns the origin of the page that makes the call; empty if no page does, or its browser does not say.
+func (c *Call) Origin() string { return c.origin }
 
 // Rename gives a path parameter another value, such as the identifier for a name that the caller used.
 func (c *Call) Rename(name, value string) {

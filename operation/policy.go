@@ -164,6 +164,8 @@ type Policy struct {
 	// would. Its call then has tenants.Directory.Anonymous and no Workspace. Other operations answer Denied there, so
 	// that an unknown organization looks like a wrong key.
 	AnyHost bool
+	// AnySite, of an open operation: pages of other sites may call it. The handler decides which; see Call.CrossSite.
+	AnySite bool
 	// Reads: the operation changes nothing, whatever its method, and no answer is stored for repetitions.
 	Reads bool
 

@@ -150,6 +150,9 @@ func Forbidden(message string) *Problem {
 	return &Problem{Code: http.StatusForbidden, Message: message}
 }
 
+// OtherSite refuses a call that a page of another site makes.
+func OtherSite() *Problem { return Forbidden("The request comes from another site") }
+
 // NotFound answers 404 for a missing record.
 func NotFound(message string) *Problem { return &Problem{Code: http.StatusNotFound, Message: message} }
 

@@ -86,6 +86,9 @@ type Response struct {
 	Feeds string
 	// Options are the headers that an OPTIONS request on the paths gets, unless it is the preflight of a browser.
 	Options map[string]string
+	// Paged: the paths have a page as well. Callers that accept HTML, or send what a form of a page sends, get the page. The
+	// paths begin with FormPath.
+	Paged bool
 	// Once: a success holds a secret that is told only once, such as the token of a key. Neither logs nor
 	// idempotency keep such an answer. The handler sets Call.Undo.
 	Once bool
@@ -180,6 +183,9 @@ const ControlPath = "/v1/"
 
 // ContentPath is a prefix of paths that only rows with Response.Content may have.
 const ContentPath = "/files/"
+
+// FormPath is a prefix of paths that only open rows may have: those of public forms.
+const FormPath = "/f/"
 
 // AnyMedia stands for every media type, in Request.Upload and Response.Content.
 const AnyMedia = "*/*"
@@ -359,11 +365,19 @@ func (o *Row) Validate() []error {
 	if o.Upload != nil && (o.Body != nil || !carries || o.UploadLimit <= 0 || len(o.UploadExamples) != len(o.Upload)) {
 		fault("an upload must be the whole body of a POST, PUT or PATCH and have a limit and an example of each media type")
 	}
+	if o.AnySite && o.Credentials != Open {
+		fault("takes a credential, which pages of other sites must not use")
+	}
 	for _, path := range o.Paths() {
-		known := strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") ||
+		form := strings.HasPrefix(path, FormPath)
+		known := strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || form && o.Credentials == Open ||
 			o.Content != nil && strings.HasPrefix(path, ContentPath)
+		if o.Paged && !form {
+			fault("path %s has a page, and so must begin with %s", path, FormPath)
+		}
 		if strings.HasPrefix(path, ControlPath) != operators || !operators && !known {
-			fault("path %s must begin with /api/ or /auth/, with %s for content, or with %s for the operator", path, ContentPath, ControlPath)
+			fault("path %s must begin with /api/ or /auth/, with %s for content, with %s if it is open, or with %s for the operator",
+				path, ContentPath, FormPath, ControlPath)
 		}
 		for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
 			if !slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InPath && p.Name == m[1] }) {

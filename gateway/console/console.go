@@ -23,6 +23,7 @@ import (
 	"tenantry/gateway/console/list"
 	"tenantry/gateway/console/locale"
 	"tenantry/gateway/console/overview"
+	"tenantry/gateway/console/publicform"
 	"tenantry/gateway/console/record"
 	"tenantry/gateway/console/reference"
 	"tenantry/gateway/console/report"
@@ -30,6 +31,7 @@ import (
 	"tenantry/gateway/console/site"
 	"tenantry/gateway/console/submit"
 	"tenantry/gateway/console/visit"
+	"tenantry/modules/forms"
 	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -42,6 +44,7 @@ type Deps struct {
 	Sessions *sessions.Service
 	People   *identity.Service
 	Reports  *reports.Module
+	Forms    *forms.Module
 	// Visit finds the organization and the person of a request, and counts the request. If the host has no organization,
 	// it returns an empty one with tenants.ErrUnknownTenant. An *operation.Problem says that a limit is exceeded.
 	Visit func(r *http.Request) (visit.Visitor, error)
@@ -67,6 +70,7 @@ type Deps struct {
 type Module struct {
 	Deps
 	common  visit.Console
+	forms   *publicform.Pages
 	account signin.Module
 	mux     *http.ServeMux
 }
@@ -90,6 +94,7 @@ func New(d Deps) (*Module, error) {
 			Cookie: d.Cookie, FileHost: d.FileHost, Now: d.Now, Log: d.Log,
 		},
 	}
+	m.forms = &publicform.Pages{Forms: d.Forms, Layout: p, Client: m.common.Client, Log: d.Log}
 	return m, m.routes()
 }
 
@@ -102,6 +107,7 @@ func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
 			m.common.SignInRows[unsubscribeRow] = &rows[i]
 		}
 	}
+	m.forms.Serve(rows)
 }
 
 // Operations returns the rows for signing in and out, and for people's own sessions and passwords.
@@ -164,6 +170,10 @@ func (m *Module) routes() error {
 		func(w http.ResponseWriter, r *http.Request, v visit.Visitor, _ error) { sharedPages.Serve(w, r, v) }))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
+	form := m.withVisitor(
+		func(w http.ResponseWriter, r *http.Request, v visit.Visitor, _ error) { m.forms.Page(w, r, v) })
+	mux.HandleFunc("GET "+operation.FormPath+"{pid}", form)
+	mux.HandleFunc("POST "+operation.FormPath+"{pid}", form)
 
 	page := input.WithDatetimes(m.signedIn(sitePage))
 	notFound := m.byVisitor(
@@ -203,7 +213,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Set(ask.RequestIDHeader, w.Header().Get(ask.RequestIDHeader)) // the log shows it for the calls of the page
-	timeout := pageTimeout
+	timeout := max(pageTimeout, m.forms.Timeout(r))
 	if row := m.common.Site.FormOperation(r.URL.Path); row != nil {
 		timeout = max(timeout, row.Deadline()) // a form has as much time as the operation that it calls
 	}

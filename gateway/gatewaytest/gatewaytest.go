@@ -482,7 +482,8 @@ func (o *Org) Get(t testing.TB, token, path string, changes ...Request) *Answer 
 func (g *Gateway) Do(t testing.TB, method, host, path string, changes ...Request) *Answer {
 	t.Helper()
 	a := g.raw(t, method, host, path, changes, nil)
-	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || strings.HasPrefix(path, operation.ContentPath) {
+	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || strings.HasPrefix(path, operation.ContentPath) ||
+		strings.HasPrefix(path, operation.FormPath) {
 		e := g.validator(t).ValidateResponse(t, method, path, a.Code, a.Header, a.Body)
 		a.Status, _ = e["status"].(string)
 		a.Message, _ = e["message"].(string)

@@ -38,6 +38,21 @@ func (x *exchange) count(ctx context.Context) error {
 	return x.refuse(problem, x.limit.Name)
 }
 
+// countVisitor implements operation.Call.CountVisitor. The request was counted as one of its address already.
+func (x *exchange) countVisitor(ctx context.Context, of string) error {
+	if x.p.Limits == nil {
+		return nil
+	}
+	r := x.limitRequest()
+	r.Caller = limits.FormVisitor(of, x.call.Remote)
+	d := x.p.Limits.Take(ctx, r)
+	if !d.Refused {
+		return nil
+	}
+	x.p.Metrics.limited.WithLabelValues(x.op.Name, d.Name).Inc()
+	return x.refuse(operation.TooManyRequests(d.Wait), d.Name)
+}
+
 // refuse records that the request is over a limit, and returns the problem.
 func (x *exchange) refuse(problem *operation.Problem, limit string) error {
 	x.refused = true

@@ -289,7 +289,7 @@ func (x *exchange) tenant(ctx context.Context) error {
 
 // sameSite refuses requests that a page of another site sends with the session of this browser: those that change
 // something, and those that accept a session and are audited in the name of its person. It runs before the organization
-// is known, so that the answer reveals nothing of it.
+// is known, so that the answer reveals nothing of it. Of an operation for pages of any site, it only notes that.
 func (x *exchange) sameSite() error {
 	if len(x.r.Header[KeyHeader]) > 0 && x.op.Credentials != operation.Open {
 		return nil
@@ -299,8 +299,12 @@ func (x *exchange) sameSite() error {
 	if x.op.Audit == operation.AuditAlways && x.op.Credentials&operation.Session != 0 {
 		checked.Method = http.MethodPost // the check lets GET pass, but an audited one leaves a record
 	}
-	if err := x.p.crossOrigin.Check(&checked); err != nil {
-		return operation.Forbidden("The request comes from another site")
+	err := x.p.crossOrigin.Check(&checked)
+	switch {
+	case x.op.AnySite:
+		x.call.CrossSite, x.call.CountVisitor = err != nil, x.countVisitor
+	case err != nil:
+		return operation.OtherSite()
 	}
 	return nil
 }

@@ -28,6 +28,16 @@ type Answer struct {
 	ExternalUpdatedAt string        `json:"external_updated_at" doc:"Time of the last update in that system; empty if there is none."`
 	CreatedAt         string        `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt         string        `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+
+	// The settings of the public form.
+	PID          string   `json:"pid" doc:"Public identifier; empty if the form was never public."`
+	Public       bool     `json:"public" doc:"Whether everybody may fill in the form at its public address."`
+	PublicURL    string   `json:"public_url" doc:"Its public address; empty if it is not public."`
+	Origins      []string `json:"origins" doc:"Origins whose pages may read the public form and send submissions."`
+	FrameOrigins []string `json:"frame_origins" doc:"Origins whose pages may show the public form in a frame."`
+	Thanks       string   `json:"thanks" doc:"What visitors read once they have sent the public form."`
+	ThanksURL    string   `json:"thanks_url" doc:"Address to which visitors are sent instead; empty if there is none."`
+	ProofOfWork  int64    `json:"proof_of_work" doc:"Bits of work for a submission of the public form; 0: none."`
 }
 
 // Schema holds field definitions.

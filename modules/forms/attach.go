@@ -69,6 +69,8 @@ type AttachedAnswer struct {
 
 const (
 	attachTime = 30 * time.Minute
+	// publicAttachTime is the same for visitors, who must not hold a place for long.
+	publicAttachTime = 5 * time.Minute
 	// maxByStrangers is the size of a file in bytes that a browser key may send, if the field does not say.
 	maxByStrangers = 10 << 20
 	maxAttachment  = schema.MaxFileSize
@@ -140,7 +142,7 @@ func (m *Module) attach(ctx context.Context, c *operation.Call, form *Form, in a
 	if !defined || field.Type != schema.File {
 		return operation.Result{}, fault.One(fieldParam, fault.Unknown, "the form has no field %q of the type File", schema.Printable(in.Field))
 	}
-	stranger := c.Principal.KeyKind == tenants.Browser
+	stranger := c.Principal.Public()
 	most, of := c.Tenant.Org.Limit(tenants.LimitFileSize), "the limit file_size of the organization"
 	switch {
 	case field.MaxSize > 0 && field.MaxSize < most:
@@ -155,8 +157,12 @@ func (m *Module) attach(ctx context.Context, c *operation.Call, form *Form, in a
 	if err == nil && declared != "" && !field.TakesDeclared(declared) {
 		err = refuseMedia(in.Field, field, declared, "")
 	}
-	if err == nil && stranger {
-		err = m.prove(ctx, c)
+	switch {
+	case err != nil:
+	case c.Principal.KeyKind == tenants.Browser:
+		err = m.prove(ctx, c, keyTerms(c), "")
+	case stranger:
+		err = m.prove(ctx, c, form.publicTerms(), "")
 	}
 	if err != nil {
 		return operation.Result{}, err
@@ -166,6 +172,10 @@ func (m *Module) attach(ctx context.Context, c *operation.Call, form *Form, in a
 		Judge: func(declared, detected string) error {
 			if !field.Takes(declared, detected) {
 				return refuseMedia(in.Field, field, declared, detected)
+			}
+			if c.Principal.Kind == tenants.Anonymous { // the file may have taken long to arrive
+				_, err := m.Public(ctx, c.Tenant, form.PID)
+				return err
 			}
 			return nil
 		},
@@ -253,8 +263,8 @@ func (m *Module) redeemField(
 	}
 	switch {
 	case len(plain) == 0:
-	case c.Principal.KeyKind == tenants.Browser: // it must not learn which files there are
-		errs.Add(at, fault.Forbidden, "%s must have tokens of uploaded files: a browser key cannot name others", at)
+	case c.Principal.Public(): // it must not learn which files there are
+		errs.Add(at, fault.Forbidden, "%s must have tokens of uploaded files: visitors cannot name others", at)
 	default:
 		missing, unchanged, err := m.Attachments.FindMissing(ctx, c, plain)
 		if err != nil {

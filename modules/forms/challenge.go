@@ -37,10 +37,10 @@ type Spent interface {
 	// Begin starts to remember challenges, unless it has started already. It must be called before a challenge is
 	// issued.
 	Begin(ctx context.Context, t *tenants.Tenant) error
-	// Spend remembers the challenge for keep, and reports whether it certainly has not been answered before. It
-	// returns false for a challenge that was issued before the memory began, for example before a restart that lost
-	// it. An error means that this cannot be determined now.
-	Spend(ctx context.Context, t *tenants.Tenant, challenge string, issued time.Time, keep time.Duration) (first bool, err error)
+	// Spend remembers the challenge for keep, and reports whether it certainly has not been answered before, unless by
+	// the same request, if by names one. It returns false for a challenge that was issued before the memory began, for
+	// example before a restart that lost it. An error means that this cannot be determined now.
+	Spend(ctx context.Context, t *tenants.Tenant, challenge, by string, issued time.Time, keep time.Duration) (first bool, err error)
 }
 
 // Challenge is the work that a page does for one submission.
@@ -84,19 +84,42 @@ func (m *Module) challenge(ctx context.Context, c *operation.Call, in challengeI
 	if _, err := m.Forms.In(c.Workspace).Get(ctx, in.ID); err != nil {
 		return Challenge{}, operation.OrMissing(err, missing)
 	}
+	return m.issue(ctx, c, keyTerms(c))
+}
+
+// terms are what a challenge is for: submissions of a form by the caller that who names, with that many bits of work.
+type terms struct {
+	form, who string
+	bits      int
+}
+
+// by names who requires the work.
+func (t terms) by() string {
+	if t.who == publicCaller {
+		return "this form"
+	}
+	return "this key"
+}
+
+// keyTerms returns the terms of the form that the path names and the key of the caller.
+func keyTerms(c *operation.Call) terms {
+	return terms{c.Path("id"), c.Principal.KeyID, c.Principal.ProofOfWork}
+}
+
+// issue returns a challenge.
+func (m *Module) issue(ctx context.Context, c *operation.Call, of terms) (Challenge, error) {
 	keys, err := m.keys.DataKeys(ctx, c.Tenant, challengePurpose)
 	if err != nil {
 		return Challenge{}, err
 	}
-	work := c.Principal.ProofOfWork
-	if work > 0 {
+	if of.bits > 0 {
 		if err := m.Spent.Begin(ctx, c.Tenant); err != nil {
 			return Challenge{}, err
 		}
 	}
 	key, expires := keys.Current(), time.Now().Add(challengeFor)
-	signed := fmt.Sprintf("%s.%s.%d.%d.%s.%d", in.ID, c.Principal.KeyID, expires.Unix(), work, rand.Text(), key.Version())
-	return Challenge{signed + "." + sign(key.Bytes(), signed), work, texts.Time(expires.Unix() * 1000)}, nil
+	signed := fmt.Sprintf("%s.%s.%d.%d.%s.%d", of.form, of.who, expires.Unix(), of.bits, rand.Text(), key.Version())
+	return Challenge{signed + "." + sign(key.Bytes(), signed), of.bits, texts.Time(expires.Unix() * 1000)}, nil
 }
 
 func sign(key []byte, text string) string {
@@ -105,10 +128,10 @@ func sign(key []byte, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// prove checks the proof of work of a submission if its key requires one. A proof is accepted once.
-func (m *Module) prove(ctx context.Context, c *operation.Call) error {
-	work := c.Principal.ProofOfWork
-	if work == 0 {
+// prove checks the proof of work of a submission if the terms require one. A proof is accepted once, or again for the
+// same request, if by names one.
+func (m *Module) prove(ctx context.Context, c *operation.Call, of terms, by string) error {
+	if of.bits == 0 {
 		return nil
 	}
 	again := "; ask for another challenge"
@@ -117,7 +140,7 @@ func (m *Module) prove(ctx context.Context, c *operation.Call) error {
 	end := strings.LastIndexByte(challenge, '.')
 	switch {
 	case proof == "":
-		return fault.One(proofParam, fault.Required, "this key requires proof of work: get a challenge first and send its proof")
+		return fault.One(proofParam, fault.Required, "%s requires proof of work: get a challenge first and send its proof", of.by())
 	case !found || end < 0:
 		return fault.One(proofParam, fault.Format, "the proof must be the challenge, a colon and the solution%s", again)
 	}
@@ -141,14 +164,14 @@ func (m *Module) prove(ctx context.Context, c *operation.Call) error {
 	expires := time.Unix(numbers[0], 0)
 	left := time.Until(expires)
 	switch {
-	case parts[0] != c.Path("id") || parts[1] != c.Principal.KeyID || numbers[1] < int64(work):
+	case parts[0] != of.form || parts[1] != of.who || numbers[1] < int64(of.bits):
 		return fault.One(proofParam, fault.Format, "the proof is for a challenge of another form or key%s", again)
 	case left <= 0:
 		return fault.One(proofParam, fault.Range, "the challenge has expired%s", again)
-	case zeros(sha256.Sum256([]byte(proof))) < work:
-		return fault.One(proofParam, fault.Range, "the SHA-256 of the proof must begin with %d zero bits", work)
+	case zeros(sha256.Sum256([]byte(proof))) < of.bits:
+		return fault.One(proofParam, fault.Range, "the SHA-256 of the proof must begin with %d zero bits", of.bits)
 	}
-	first, err := m.Spent.Spend(ctx, c.Tenant, parts[4], expires.Add(-challengeFor), left)
+	first, err := m.Spent.Spend(ctx, c.Tenant, parts[4], by, expires.Add(-challengeFor), left)
 	if err == nil && !first {
 		err = fault.One(proofParam, fault.Duplicate, "the challenge has been used, or was issued before a restart%s", again)
 	}
@@ -193,17 +216,25 @@ func (m *Module) submit() crud.Action {
 	}
 }
 
+// checkProof refuses a proof that is too long.
+func checkProof(c *operation.Call) error {
+	if len(c.Query.Text(proofParam)) > maxProof {
+		return fault.One(proofParam, fault.Length, "the proof must have at most %d characters", maxProof)
+	}
+	return nil
+}
+
 // guard makes the handler that creates submissions check the proof of work of browser keys.
 func (m *Module) guard(create operation.Handler) operation.Handler {
 	create = m.wakeAfter(create)
 	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
-		if len(c.Query.Text(proofParam)) > maxProof {
-			return operation.Result{}, fault.One(proofParam, fault.Length, "the proof must have at most %d characters", maxProof)
+		if err := checkProof(c); err != nil {
+			return operation.Result{}, err
 		}
 		if c.Principal.KeyKind != tenants.Browser {
 			return create(ctx, c)
 		}
-		if err := m.prove(ctx, c); err != nil {
+		if err := m.prove(ctx, c, keyTerms(c), ""); err != nil {
 			return operation.Result{}, err
 		}
 

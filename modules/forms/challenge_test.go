@@ -29,18 +29,22 @@ const (
 // remembered is Spent in memory.
 type remembered struct {
 	mu   sync.Mutex
-	all  map[string]bool
+	all  map[string]string
 	fail error
 }
 
 func (*remembered) Begin(context.Context, *tenants.Tenant) error { return nil }
 
-func (r *remembered) Spend(_ context.Context, t *tenants.Tenant, challenge string, _ time.Time, _ time.Duration) (bool, error) {
+func (r *remembered) Spend(
+	_ context.Context, t *tenants.Tenant, challenge, by string, _ time.Time, _ time.Duration,
+) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.all[t.Org.Slug+challenge]
-	r.all[t.Org.Slug+challenge] = true
-	return !known, r.fail
+	spent, known := r.all[t.Org.Slug+challenge]
+	if !known {
+		r.all[t.Org.Slug+challenge] = by
+	}
+	return !known || by != "" && spent == by, r.fail
 }
 
 // page is a form, and who fills it in.
@@ -54,7 +58,7 @@ type page struct {
 func newPage(t *testing.T) *page {
 	t.Helper()
 	m := New(new(tenants.Directory))
-	p := &page{module: m, spent: &remembered{all: map[string]bool{}}}
+	p := &page{module: m, spent: &remembered{all: map[string]string{}}}
 	m.Spent = p.spent
 	p.fixture = &fixture{schematest.Open(t, enginetest.Open(t), m), m.Kinds}
 	m.keys = p.Directory

@@ -47,7 +47,7 @@ func (m *Module) Operations() []operation.Row {
 	for i := range own {
 		crud.Resolve(&own[i], "id", func() *record.Resource { return m.Forms.Resource })
 	}
-	return slices.Concat(own, m.submissionRows(), []operation.Row{m.schemaRow()}, m.collectionRows())
+	return slices.Concat(own, m.submissionRows(), []operation.Row{m.schemaRow()}, m.collectionRows(), m.publicRows())
 }
 
 func (m *Module) collectionRows() []operation.Row {
@@ -73,7 +73,7 @@ func (m *Module) collectionRows() []operation.Row {
 
 // show answers a form. Only callers who may manage forms see the e-mail alerts.
 func (m *Module) show(c *operation.Call, f *Form) Answer {
-	shown := crud.As[Answer](m.Forms.Resource)(f, c.Tenant)
+	shown := m.answer(c, f)
 	if !c.Principal.May(tenants.ManageForms) {
 		shown.EmailAlerts = Alerts{}
 	}
@@ -108,14 +108,28 @@ func (m *Module) before(ctx context.Context, c *operation.Call, need *store.Prec
 	return nil
 }
 
+// answer shows a form to a caller who may manage forms.
+func (m *Module) answer(c *operation.Call, f *Form) Answer {
+	shown := crud.As[Answer](m.Forms.Resource)(f, c.Tenant)
+	if f.Public {
+		shown.PublicURL = c.BaseURL + operation.FormPath + f.PID
+	}
+	return shown
+}
+
 // submissionRows returns the rows of submissions. Pages create them with browser keys.
 func (m *Module) submissionRows() []operation.Row {
-	return crud.Rows(m.Submissions.Resource, crud.Options{
+	return crud.Rows(m.Submissions.Resource, m.submissionOptions())
+}
+
+// submissionOptions say how submissions are served.
+func (m *Module) submissionOptions() crud.Options {
+	return crud.Options{
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection",
 		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true,
 		Search: []string{"values"}, Create: m.submit(), Update: crud.Absent(),
 		Stage: crud.Stage(m.stage),
-	})
+	}
 }
 
 func exampleForm() *Form {
@@ -137,7 +151,7 @@ func (m *Module) example() Answer {
 
 func (m *Module) updateRow() operation.Row {
 	example := exampleForm()
-	return operation.Row{
+	row := operation.Row{
 		Name: "forms.update", Method: http.MethodPut, Path: "/api/form/collections/{id}",
 		Policy: operation.Policy{
 			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull,
@@ -215,6 +229,10 @@ func (m *Module) updateRow() operation.Row {
 		},
 		Handler: m.update,
 	}
+	for _, f := range m.publicFields() {
+		row.Declare(f)
+	}
+	return row
 }
 
 func (m *Module) schemaRow() operation.Row {

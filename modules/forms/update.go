@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/backends/record/field"
 	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -20,13 +21,15 @@ type change struct {
 	name, label, labelPlural *string
 	fields                   *schema.Fields
 	alerts                   *Alerts
+	public                   []*field.Field // the settings of the public form that settings gives
+	settings                 Form
 }
 
 func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Result, error) {
 	id := c.Path("id")
 	in := m.Forms.In(c.Workspace)
 	var errs fault.List
-	ch, ignored := parseChange(c, &errs, nil)
+	ch, ignored := m.parseChange(c, &errs, nil)
 	if len(errs) > 0 {
 		// A missing or standalone form takes precedence over faults of the body, and unknown types that the form
 		// already has are allowed.
@@ -38,7 +41,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 			return operation.Result{}, standalone()
 		}
 		errs = nil
-		if ch, ignored = parseChange(c, &errs, form.Schema); len(errs) > 0 {
+		if ch, ignored = m.parseChange(c, &errs, form.Schema); len(errs) > 0 {
 			return operation.Result{}, errs.Err()
 		}
 	}
@@ -76,7 +79,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 			m.warn(ctx, c, form, before)
 			c.Warn(form.Schema.Unchecked(before))
 			c.Warn(schema.Dropped(ignored))
-			return operation.Result{Data: crud.As[Answer](m.Forms.Resource)(form, c.Tenant)}, nil
+			return operation.Result{Data: m.answer(c, form)}, nil
 		})
 		return err
 	})
@@ -151,12 +154,15 @@ func (ch *change) names() []string {
 		"schema": ch.fields != nil, "email_alerts": ch.alerts != nil,
 	}
 	maps.DeleteFunc(given, func(_ string, is bool) bool { return !is })
+	for _, f := range ch.public {
+		given[f.Name] = true
+	}
 	return slices.Sorted(maps.Keys(given))
 }
 
 func standalone() error { return operation.Failed(notUpdated, Refused{standaloneDetail}) }
 
-func parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch change, ignored []string) {
+func (m *Module) parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch change, ignored []string) {
 	text := func(name string, check func(errs *fault.List, field, value string)) *string {
 		s, ok := c.Body.Text(errs, name)
 		if !ok {
@@ -187,6 +193,15 @@ func parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch 
 		alerts.Check(errs, "email_alerts")
 		ch.alerts = &alerts
 	}
+	for _, f := range m.publicFields() {
+		if c.Body.Has(f.Name) {
+			f.Read(c.Body.Value(f.Name), &ch.settings, errs)
+			ch.public = append(ch.public, f)
+		}
+	}
+	var more fault.List
+	ch.settings.checkPublic(&more)
+	field.Join(errs, more)
 	return ch, ignored
 }
 
@@ -218,6 +233,10 @@ func (ch *change) apply(f *Form) (kept []string) {
 	if ch.alerts != nil {
 		f.EmailAlerts = *ch.alerts
 	}
+	for _, setting := range ch.public {
+		setting.Set(f, &ch.settings)
+	}
+	f.fillPublic()
 	if ch.fields == nil {
 		return nil
 	}

@@ -95,6 +95,12 @@ func Visitor(key string, address netip.Addr) Caller {
 	return Caller{kind: "key", id: key, address: Network(address), visitor: true}
 }
 
+// FormVisitor returns the caller at an address who fills in the public form with that ID. Only the limit of visitors
+// applies: the request is counted as that of an Anonymous caller too.
+func FormVisitor(form string, address netip.Addr) Caller {
+	return Caller{kind: formKind, id: form, address: Network(address)}
+}
+
 // Person returns the signed-in person with that number.
 func Person(number int64) Caller { return Caller{kind: "person", number: number} }
 
@@ -103,7 +109,10 @@ func Anonymous(address netip.Addr) Caller {
 	return Caller{kind: anonymousKind, address: Network(address)}
 }
 
-const anonymousKind = "anonymous"
+const (
+	anonymousKind = "anonymous"
+	formKind      = "form"
+)
 
 // Network returns the address that represents all addresses with a common limit: an IPv4 address itself, and the /64
 // prefix of an IPv6 address, because one subscriber controls all of it. Invalid addresses share one limit.
@@ -142,6 +151,11 @@ type rule struct {
 func (l *Limiter) rules(r *Request, into []rule) []rule {
 	in := r.Limits.Or(l.Defaults())
 	org, caller := r.holders()
+	if r.Caller.kind == formKind {
+		into = add(into, in.Visitor, caller+":"+r.Caller.address.String(), "visitor rate", "visitor quota")
+		markTransient(into)
+		return into
+	}
 	into = add(into, in.Organization, org, "organization rate", "organization quota")
 	if r.Caller.kind != anonymousKind {
 		into = add(into, in.Key, caller, "caller rate", "caller quota")

@@ -82,6 +82,8 @@ func (a *Reply) Faults() []fault.Fault {
 	return list
 }
 
+const idempotencyHeader = "Idempotency-Key"
+
 // RequestIDHeader is the header with the identifier of a request.
 const RequestIDHeader = "X-Request-Id"
 
@@ -140,7 +142,9 @@ func (c *Client) Send(ctx context.Context, from *http.Request, q Call) (*Recorde
 	if len(q.IdempotencyKey) == len(NewIdempotencyKey()) && q.Row.Repeatable() {
 		// The key includes a hash of the content, because a form that was changed after going back is another request.
 		content := sha256.Sum256(append([]byte(q.Target()+"\n"), raw...))
-		r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", url.QueryEscape(q.IdempotencyKey), content))
+		r.Header.Set(idempotencyHeader, fmt.Sprintf("%s-%x", url.QueryEscape(q.IdempotencyKey), content))
+	} else if q.IdempotencyKey != "" && q.Row.Param(idempotencyHeader).Name != "" { // the operation looks at the content itself
+		r.Header.Set(idempotencyHeader, url.QueryEscape(q.IdempotencyKey))
 	}
 	w := &Recorder{Head: http.Header{}, connection: q.Connection}
 	c.API.ServeHTTP(w, r)

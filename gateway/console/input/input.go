@@ -83,7 +83,7 @@ func (c Control) Type() string {
 type Control struct {
 	Name, ID, Label, Hint, Error string
 	// Kind is text, textarea, number, date, datetime, email, secret, span, yes, choice, pick, checks, lines, json, schema,
-	// conditions, query, inputs, hidden or parts.
+	// conditions, query, inputs, hidden, file or parts.
 	Kind      string
 	Value, Q  string // Q has the words of the search in a pick
 	Required  bool
@@ -94,9 +94,11 @@ type Control struct {
 	Parts     []Control
 	Types     []string
 	Grids     []Grid
-	Reloads   bool // a change reloads the form, because other parts depend on the value
-	Focus     bool // it is the first with an error
-	Unmarked  bool // the form does not say that it has the control, so empty means absent
+	Accept    string // the media types of a file, separated by commas; empty: all
+	Several   bool   // several files can be chosen
+	Reloads   bool   // a change reloads the form, because other parts depend on the value
+	Focus     bool   // it is the first with an error
+	Unmarked  bool   // the form does not say that it has the control, so empty means absent
 }
 
 // Problems returns links to the controls with errors, in their order, and gives the focus to the first.

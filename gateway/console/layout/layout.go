@@ -44,6 +44,7 @@ func Assets(serve func(name, contentType string, content []byte)) error {
 		"report.css":  "text/css; charset=utf-8",
 		"console.js":  "text/javascript; charset=utf-8",
 		"files.js":    "text/javascript; charset=utf-8",
+		"work.js":     "text/javascript; charset=utf-8",
 	}
 	for name, contentType := range contentTypes {
 		content, err := assets.ReadFile("assets/" + name)
@@ -69,6 +70,19 @@ func (p *Renderer) NotFound(w http.ResponseWriter) {
 func ContentSecurityPolicy(ancestors ...string) string {
 	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors " + strings.Join(ancestors, " ")
+}
+
+// FormPolicy returns the policy of the page of a public form. target is an origin to which visitors are sent once they
+// have sent the form, empty for none; ancestors are the origins whose pages may show it in a frame.
+func FormPolicy(target string, ancestors ...string) string {
+	if len(ancestors) == 0 {
+		ancestors = []string{"'none'"}
+	}
+	policy := ContentSecurityPolicy(ancestors...)
+	if target != "" { // browsers hold redirects after a form against the policy too
+		policy = strings.Replace(policy, "form-action 'self'", "form-action 'self' "+target, 1)
+	}
+	return policy
 }
 
 // FilesPolicy returns the policy of a page that no other may show, and that also loads pictures, audio, video and frames

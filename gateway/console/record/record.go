@@ -4,6 +4,7 @@ package record
 
 import (
 	"cmp"
+	"html"
 	"maps"
 	"net/http"
 	"net/url"
@@ -51,6 +52,7 @@ type View struct {
 	File       *files.View
 	Folder     *files.Contents
 	Zone       *files.Zone
+	Embed      *embed   // the public page of a form; nil: it is not public
 	laidOut    []string // the members that File and Folder show
 }
 
@@ -61,6 +63,25 @@ type Preview struct {
 	Table         *show.Table
 	Figures       []layout.Cell
 	Charts        []*chart.Chart
+}
+
+// embed is the public page of a form, and how other pages show it.
+type embed struct {
+	Address, Snippet string
+	Frames           bool // pages of some sites may show it
+}
+
+// embedOf returns the public page of a form; nil if it has none.
+func embedOf(data strictjson.Value) *embed {
+	address := data.Get("public_url").Text
+	if address == "" {
+		return nil
+	}
+	return &embed{
+		Address: address, Frames: len(data.Get("frame_origins").Items) > 0,
+		Snippet: `<iframe src="` + html.EscapeString(address) + `" title="` + html.EscapeString(data.Get("label").Text) +
+			`" width="100%" height="700" style="border: 0"></iframe>`,
+	}
 }
 
 // actionView is a form that is folded under its title.
@@ -248,6 +269,10 @@ func layOutRecord(
 			}
 			inForm = append(inForm, c.Name)
 		}
+	}
+	if !view.Deleted {
+		view.Embed = embedOf(data)
+		view.laidOut = append(view.laidOut, "public_url")
 	}
 	view.Facts, view.Table = show.Facts(v, p, path, show.Without(data, append(inForm, view.laidOut...)...))
 	if count := v.Site.Rows["campaigns.count"]; p.Update != nil && p.Update.Resource == "campaign" && v.May(count) {

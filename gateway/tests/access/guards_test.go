@@ -140,7 +140,7 @@ func TestOpenOperationsRefuseOtherSitesWithAKey(t *testing.T) {
 	page := acme.KeyWith(t, func(n *control.NewKey) { n.Kind, n.Origins = string(tenants.Browser), []string{fixture.PageOrigin} }).Token
 	rows := 0
 	for _, op := range g.App.Operations() {
-		if op.Credentials != operation.Open || op.Method == http.MethodGet {
+		if op.Credentials != operation.Open || op.Method == http.MethodGet || op.AnySite { // these have tests of their own
 			continue
 		}
 		rows++

@@ -93,6 +93,9 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 			continue
 		}
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/json; charset=latin1", "application/jsonx", "text/json", "application/json, text/plain", "application/merge-patch+json"} {
+			if op.Paged && (strings.HasSuffix(kind, "urlencoded") || strings.HasPrefix(kind, "multipart")) {
+				continue // its page takes these, without a session
+			}
 			a := p.Do(t, q.Method, q.Target, gatewaytest.Cookie(p.AdminCookie), gatewaytest.Body(kind, `{"name":"n"}`))
 			if a.Code != http.StatusUnsupportedMediaType {
 				t.Errorf("%s with %q: got %d %.200s, want 415", op.Name, kind, a.Code, a.Body)
@@ -136,7 +139,7 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 	// A preflight grants nothing to sessions.
 	for _, op := range w.Rows() {
 		a := w.Unchecked(t, http.MethodOptions, p.Host, w.SampleCall(&op, p, false).Target, h("Origin", "https://evil.test"), h("Access-Control-Request-Method", op.Method), h("Access-Control-Request-Headers", "content-type"))
-		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&operation.Browser == 0 && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
+		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&operation.Browser == 0 && !op.AnySite && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
 			t.Errorf("a preflight of %s: got %v, want neither credentials nor the method allowed", op.Name, a.Header)
 		}
 	}

@@ -127,7 +127,7 @@ var unneeded = regexp.MustCompile(`"unused_permissions":\[[^\]]*\]`)
 func (g *golden) ask(t *testing.T, op *operation.Row, path string) {
 	t.Helper()
 	fmt.Fprintf(&g.text, "# %s %s %s\n", op.Name, op.Method, path)
-	madePID := regexp.MustCompile(`("pid":"|/shared/reports/)[A-Za-z0-9_-]{22}"`)
+	madePID := regexp.MustCompile(`("pid":"|/shared/reports/|/f/)[A-Za-z0-9_-]{22}"`)
 	cursor := regexp.MustCompile(`("next":"|id: )[a-z2-7]{10}-\d+`)
 	sent := regexp.MustCompile(`test-[a-z2-7]{26}|whsec_[\w+/=]+|"took_ms":\d+`)
 	challenge := regexp.MustCompile(`[A-Z2-7]{26}\.\d+\.[\w-]{43}`)

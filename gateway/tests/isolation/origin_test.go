@@ -109,15 +109,16 @@ func (h *threeHosts) told(t *testing.T, method, host, target string, changes []g
 	var text strings.Builder
 	fmt.Fprintln(&text, a.Code)
 	_ = a.Header.Write(&text)
-	fmt.Fprintf(&text, "%.400s\nstore: %d, redis: %s", a.Body, h.storeCalls(t, target, id), h.redis.take())
+	fmt.Fprintf(&text, "%.400s\nstore: %d, redis: %s", a.Body, h.storeCalls(t, target, a.Header.Get("Content-Type"), id), h.redis.take())
 	return strings.ReplaceAll(text.String(), host, "<host>")
 }
 
 // storeCalls waits for the log line of the request and returns its number of store calls. For a page that is the last
 // line, because the calls of operations have the page's name too.
-func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
+func (h *threeHosts) storeCalls(t *testing.T, target, media, id string) (calls int) {
 	t.Helper()
-	page := !strings.HasPrefix(target, "/api/") && !strings.HasPrefix(target, "/auth/") && !strings.HasPrefix(target, operation.ContentPath)
+	page := !strings.HasPrefix(target, "/api/") && !strings.HasPrefix(target, "/auth/") && !strings.HasPrefix(target, operation.ContentPath) &&
+		(!strings.HasPrefix(target, operation.FormPath) || strings.HasPrefix(media, "text/html"))
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		calls, whole := 0, false
 		for line := range strings.Lines(h.Log.String()[h.read:]) {
@@ -213,6 +214,9 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 	form := func(values url.Values) []gatewaytest.Request {
 		return []gatewaytest.Request{gatewaytest.Body("application/x-www-form-urlencoded", values.Encode())}
 	}
+	const unknown = operation.FormPath + "there-is-no-such-form"
+	compare("GET "+unknown, http.MethodGet, unknown, []gatewaytest.Request{gatewaytest.Header("Accept", "text/html")})
+	compare("POST "+unknown, http.MethodPost, unknown, form(url.Values{"values.why": {"x"}}))
 	compare("POST /sign-in", http.MethodPost, "/sign-in", form(url.Values{"email": {"ada@example.com"}, "password": {"wrong"}}))
 	compare("POST /sign-out", http.MethodPost, "/sign-out", form(nil))
 	compare("POST /enter", http.MethodPost, "/enter", form(url.Values{"token": {"inv_x"}}))

@@ -68,6 +68,8 @@ func readsOf(t testing.TB, p *fixture.Party) []read {
 		{"forms.schema", "common", "/api/form/collections/schema", key, nil},
 		{"forms.schema", "one", "/api/form/collections/schema?id=" + id(fixture.RefForm), key, [][]string{{"find form_collections"}}},
 		{"forms.challenge", "one", "/api/form/collections/" + id(fixture.RefForm) + "/challenge", key, [][]string{{"find form_collections"}}},
+		{"forms.show", "one", "/f/" + id(fixture.RefPublicForm), nobody, [][]string{{"find form_collections"}}},
+		{"forms.public_challenge", "one", "/f/" + id(fixture.RefPublicForm) + "/challenge", nobody, [][]string{{"find form_collections"}}},
 		{"reports.get", "one", "/api/custom-reports/" + id(fixture.RefReport), key, [][]string{{"find custom_reports"}}},
 		{"reports.shared", "without rows", shared + p.Mark + "groupsreport", nobody, [][]string{{"find contact_fields", "find custom_reports"}}},
 		{"reports.shared", "groups", shared + p.Mark + "groupsreport?data=1", nobody, [][]string{{"find contact_fields", "find custom_reports"}, {"aggregate contacts"}}},

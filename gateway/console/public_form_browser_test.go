@@ -99,7 +99,9 @@ func TestBrowserPublicForm(t *testing.T) {
 		fits(people)
 		accessible(people)
 		people.whole(screen, "public-form-settings-"+screen.name)
-		people.value("(document.querySelector('[name=public]').scrollIntoView(), 1)")
+		people.value("(document.querySelector('[name=public]').closest('details').open = true, document.querySelector('[name=public]').scrollIntoView(), 1)")
+		fits(people)
+		accessible(people)
 		people.picture("public-form-controls-" + screen.name)
 	}
 	if got := fmt.Sprint(acme.Get(t, key, "/api/files?q=oak").Field("count")); got != "2" {

@@ -13,7 +13,7 @@ func Common() schema.Fields {
 // Fields returns all fields of the form: its own and those that every form has.
 func (f *Form) Fields() schema.Fields { return f.Schema.With(Common()) }
 
-// Answer is a form as callers see it.
+// Answer is a form as the contract has it, without the settings of its public form.
 type Answer struct {
 	ID                string        `json:"id" doc:"Identifier of the form."`
 	OrgID             int64         `json:"org_id" doc:"Organization that owns the form."`
@@ -28,8 +28,12 @@ type Answer struct {
 	ExternalUpdatedAt string        `json:"external_updated_at" doc:"Time of the last update in that system; empty if there is none."`
 	CreatedAt         string        `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt         string        `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+}
 
-	// The settings of the public form.
+// FullAnswer is a form with the settings of its public form.
+type FullAnswer struct {
+	Answer
+
 	PID          string   `json:"pid" doc:"Public identifier; empty if the form was never public."`
 	Public       bool     `json:"public" doc:"Whether everybody may fill in the form at its public address."`
 	PublicURL    string   `json:"public_url" doc:"Its public address; empty if it is not public."`

@@ -43,7 +43,7 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	own := []operation.Row{m.updateRow(), m.challengeRow(), m.attachRow()}
+	own := []operation.Row{m.updateRow(), m.publishRow(), m.challengeRow(), m.attachRow()}
 	for i := range own {
 		crud.Resolve(&own[i], "id", func() *record.Resource { return m.Forms.Resource })
 	}
@@ -72,8 +72,8 @@ func (m *Module) collectionRows() []operation.Row {
 }
 
 // show answers a form. Only callers who may manage forms see the e-mail alerts.
-func (m *Module) show(c *operation.Call, f *Form) Answer {
-	shown := m.answer(c, f)
+func (m *Module) show(c *operation.Call, f *Form) FullAnswer {
+	shown := m.full(c, f)
 	if !c.Principal.May(tenants.ManageForms) {
 		shown.EmailAlerts = Alerts{}
 	}
@@ -108,9 +108,9 @@ func (m *Module) before(ctx context.Context, c *operation.Call, need *store.Prec
 	return nil
 }
 
-// answer shows a form to a caller who may manage forms.
-func (m *Module) answer(c *operation.Call, f *Form) Answer {
-	shown := crud.As[Answer](m.Forms.Resource)(f, c.Tenant)
+// full shows a form to a caller who may manage forms.
+func (m *Module) full(c *operation.Call, f *Form) FullAnswer {
+	shown := crud.As[FullAnswer](m.Forms.Resource)(f, c.Tenant)
 	if f.Public {
 		shown.PublicURL = c.BaseURL + operation.FormPath + f.PID
 	}
@@ -145,13 +145,13 @@ func exampleForm() *Form {
 	return f
 }
 
-func (m *Module) example() Answer {
-	return crud.As[Answer](m.Forms.Resource)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
+func (m *Module) example() FullAnswer {
+	return crud.As[FullAnswer](m.Forms.Resource)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
 }
 
 func (m *Module) updateRow() operation.Row {
 	example := exampleForm()
-	row := operation.Row{
+	return operation.Row{
 		Name: "forms.update", Method: http.MethodPut, Path: "/api/form/collections/{id}",
 		Policy: operation.Policy{
 			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull,
@@ -206,7 +206,7 @@ func (m *Module) updateRow() operation.Row {
 			BodyLimit: schema.BodyLimit,
 		},
 		Response: operation.Response{
-			Data: Answer{}, Message: "Form Collection updated", Example: m.example(),
+			Data: Answer{}, Message: "Form Collection updated", Example: m.example().Answer,
 			Failures: []operation.Failure{
 				{
 					Code: http.StatusOK, Message: notUpdated, When: "the form is standalone",
@@ -229,10 +229,6 @@ func (m *Module) updateRow() operation.Row {
 		},
 		Handler: m.update,
 	}
-	for _, f := range m.publicFields() {
-		row.Declare(f)
-	}
-	return row
 }
 
 func (m *Module) schemaRow() operation.Row {

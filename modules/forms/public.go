@@ -47,6 +47,47 @@ func (m *Module) publicFields() []*field.Field {
 	return fields
 }
 
+// publishRow is the row that changes the settings of the public form.
+func (m *Module) publishRow() operation.Row {
+	row := m.updateRow()
+	row.Name, row.Path, row.Handler = "forms.publish", row.Path+"/public", m.publish
+	row.Request = operation.Request{Teams: true, Params: row.Params, BodyLimit: schema.BodyLimit}
+	row.Message, row.Data, row.Example = "Public form updated", FullAnswer{}, m.publicExample()
+	row.Failures = []operation.Failure{
+		row.Failures[0], row.Failures[1], crud.Limits(),
+		operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named",
+			"thanks_url", fault.Format, "thanks_url must be an address that begins with https://"),
+		operation.Refuses(http.StatusConflict, "another form has the same pid", "pid", fault.Duplicate, "pid is already in use"),
+	}
+	row.Docs = operation.Docs{
+		Tag: tag, Summary: "Set up the public form", Verb: "Save",
+		Description: "Opens a form to everybody, closes it, or changes the settings of its public form. Takes any of the fields; " +
+			"absent ones stay unchanged. Standalone forms cannot be changed.",
+	}
+	for _, f := range m.publicFields() {
+		row.Declare(f)
+	}
+	return row
+}
+
+func (m *Module) publicExample() FullAnswer {
+	form := m.example()
+	form.Public, form.PID, form.PublicURL = true, examplePID, "https://acme.example.com"+operation.FormPath+examplePID
+	return form
+}
+
+func (m *Module) publish(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	var errs fault.List
+	ch := m.parsePublic(c, &errs)
+	if len(errs) > 0 {
+		if _, err := m.changeable(ctx, c); err != nil {
+			return operation.Result{}, err
+		}
+		return operation.Result{}, errs.Err()
+	}
+	return m.revise(ctx, c, &ch, nil, func(form *Form) any { return m.full(c, form) })
+}
+
 // checkPublic notes faults of the settings of the public form, and writes origins as browsers send them.
 func (f *Form) checkPublic(errs *fault.List) {
 	if f.PID != "" && (len(f.PID) < shortestPID || !texts.Plain(f.PID, longestPID, "_-")) {

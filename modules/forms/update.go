@@ -26,31 +26,41 @@ type change struct {
 }
 
 func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Result, error) {
-	id := c.Path("id")
-	in := m.Forms.In(c.Workspace)
 	var errs fault.List
-	ch, ignored := m.parseChange(c, &errs, nil)
+	ch, ignored := parseChange(c, &errs, nil)
 	if len(errs) > 0 {
-		// A missing or standalone form takes precedence over faults of the body, and unknown types that the form
-		// already has are allowed.
-		form, err := in.Get(ctx, id)
+		form, err := m.changeable(ctx, c)
 		if err != nil {
-			return operation.Result{}, operation.OrMissing(err, missing)
+			return operation.Result{}, err
 		}
-		if form.Standalone {
-			return operation.Result{}, standalone()
-		}
-		errs = nil
-		if ch, ignored = m.parseChange(c, &errs, form.Schema); len(errs) > 0 {
+		errs = nil // unknown types that the form already has are allowed
+		if ch, ignored = parseChange(c, &errs, form.Schema); len(errs) > 0 {
 			return operation.Result{}, errs.Err()
 		}
 	}
+	return m.revise(ctx, c, &ch, ignored, func(form *Form) any { return crud.As[Answer](m.Forms.Resource)(form, c.Tenant) })
+}
+
+// changeable returns the form of a call whose body has faults. A missing or standalone form takes precedence over them.
+func (m *Module) changeable(ctx context.Context, c *operation.Call) (*Form, error) {
+	form, err := m.Forms.In(c.Workspace).Get(ctx, c.Path("id"))
+	if err == nil && form.Standalone {
+		err = standalone()
+	}
+	return form, operation.OrMissing(err, missing)
+}
+
+// revise makes the change and answers the form as answer shows it. ignored are the parts of the body that the change
+// leaves out.
+func (m *Module) revise(
+	ctx context.Context, c *operation.Call, ch *change, ignored []string, answer func(*Form) any,
+) (operation.Result, error) {
 	if err := c.IgnoreParts(ignored...); err != nil {
 		return operation.Result{}, err
 	}
 	var wanted, was Form
 	var result operation.Result
-	form, err := in.Revise(ctx, id, func(need *store.Preconditions, f *Form) error {
+	form, err := m.Forms.In(c.Workspace).Revise(ctx, c.Path("id"), func(need *store.Preconditions, f *Form) error {
 		if f.Standalone {
 			return standalone()
 		}
@@ -79,7 +89,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 			m.warn(ctx, c, form, before)
 			c.Warn(form.Schema.Unchecked(before))
 			c.Warn(schema.Dropped(ignored))
-			return operation.Result{Data: m.answer(c, form)}, nil
+			return operation.Result{Data: answer(form)}, nil
 		})
 		return err
 	})
@@ -162,7 +172,7 @@ func (ch *change) names() []string {
 
 func standalone() error { return operation.Failed(notUpdated, Refused{standaloneDetail}) }
 
-func (m *Module) parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch change, ignored []string) {
+func parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch change, ignored []string) {
 	text := func(name string, check func(errs *fault.List, field, value string)) *string {
 		s, ok := c.Body.Text(errs, name)
 		if !ok {
@@ -193,6 +203,11 @@ func (m *Module) parseChange(c *operation.Call, errs *fault.List, stored schema.
 		alerts.Check(errs, "email_alerts")
 		ch.alerts = &alerts
 	}
+	return ch, ignored
+}
+
+// parsePublic reads a change of the settings of the public form.
+func (m *Module) parsePublic(c *operation.Call, errs *fault.List) (ch change) {
 	for _, f := range m.publicFields() {
 		if c.Body.Has(f.Name) {
 			f.Read(c.Body.Value(f.Name), &ch.settings, errs)
@@ -202,7 +217,7 @@ func (m *Module) parseChange(c *operation.Call, errs *fault.List, stored schema.
 	var more fault.List
 	ch.settings.checkPublic(&more)
 	field.Join(errs, more)
-	return ch, ignored
+	return ch
 }
 
 // same reports whether a definition in a body equals the field.

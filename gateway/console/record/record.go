@@ -306,8 +306,12 @@ func layOutRecord(
 			view.Buttons = append(view.Buttons, b)
 			continue
 		}
-		f := form.New(v, row, path, strictjson.Value{}, nil, nil)
-		if row.Revised && row.OnRecord {
+		var current strictjson.Value
+		if row.Method == http.MethodPut { // it changes a part of the record
+			current = data
+		}
+		f := form.New(v, row, path, current, nil, nil)
+		if row.Revised && (row.OnRecord || row.Method == http.MethodPut) {
 			f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
 		}
 		view.Actions = append(view.Actions, actionView{row.Summary, f, row.Page != ""})
@@ -364,6 +368,9 @@ func purgeAction(v *visit.Visit, row *operation.Row, path map[string]string) act
 
 // Completed adds to a record the members that its form needs and only the list has.
 func Completed(v *visit.Visit, p *site.Page, path map[string]string, data strictjson.Value) strictjson.Value {
+	if p.Update == nil {
+		return data
+	}
 	lacks := func(f operation.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }
 	for _, list := range v.Site.Pages {
 		key := p.Key()

@@ -265,7 +265,11 @@ func showAgain(
 
 // current returns the record that a form changes, and its ETag; null if the form creates one.
 func current(v *visit.Visit, row *operation.Row, path map[string]string) (strictjson.Value, string) {
-	p, _ := v.Site.Find(strings.TrimPrefix((&ask.Call{Row: row, Path: path}).Target(), "/api"))
+	at := strings.TrimPrefix((&ask.Call{Row: row, Path: path}).Target(), "/api")
+	p, _ := v.Site.Find(at)
+	if p == nil { // it changes a part of the record above
+		p, _ = v.Site.Find(at[:strings.LastIndexByte(at, '/')])
+	}
 	if p == nil || row.Method != http.MethodPut {
 		return strictjson.Value{}, ""
 	}

@@ -53,8 +53,7 @@ func TestContract_UpdateForm(t *testing.T) {
 		got := formTimes.ReplaceAllString(a.Text(), `"$1":"T"`)
 		want := fixture.EnvelopeOK("Form Collection updated", `{"id":"`+fixture.DocID(1)+`","org_id":`+org+`,"user_id":0,"name":`+parts["name"]+`,"label":`+parts["label"]+
 			`,"label_plural":`+parts["label_plural"]+`,"schema":`+parts["schema"]+`,"email_alerts":`+parts["email_alerts"]+
-			`,"external_id":"x1","external_created_at":"2020-01-01T00:00:00.000Z","external_updated_at":"2020-01-02T00:00:00.000Z","created_at":"T","updated_at":"T",`+
-			`"pid":"","public":false,"public_url":"","origins":[],"frame_origins":[],"thanks":"","thanks_url":"","proof_of_work":0}`)
+			`,"external_id":"x1","external_created_at":"2020-01-01T00:00:00.000Z","external_updated_at":"2020-01-02T00:00:00.000Z","created_at":"T","updated_at":"T"}`)
 		if a.Code != http.StatusOK || got != want {
 			t.Errorf("answered %d %s\nwant %s", a.Code, got, want)
 		}
@@ -77,8 +76,7 @@ func TestContract_UpdateForm(t *testing.T) {
 
 	bare := put(t, acme, key, fixture.FormsPath+fixture.DocID(2), `{}`)
 	fixture.WantMembers(t, bare.DataJSON(), "id", "org_id", "user_id", "name", "label", "label_plural", "schema", "email_alerts",
-		"external_id", "external_created_at", "external_updated_at", "created_at", "updated_at",
-		"pid", "public", "public_url", "origins", "frame_origins", "thanks", "thanks_url", "proof_of_work")
+		"external_id", "external_created_at", "external_updated_at", "created_at", "updated_at")
 	for _, name := range []string{"external_id", "external_created_at", "external_updated_at"} {
 		fixture.WantMember(t, bare.DataJSON(), `""`, name)
 	}

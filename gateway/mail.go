@@ -209,7 +209,7 @@ func (a *App) measureMail(registry *prometheus.Registry) {
 	for _, state := range mail.Ends() {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "tenantry_mails_total", Help: "Mails of this process by what became of them: sent, failed, or later, if they are tried again.",
-			ConstLabels: prometheus.Labels{"state": state},
+			ConstLabels: prometheus.Labels{"status": state},
 		}, func() float64 { return float64(a.mails.Ended(state)) }))
 	}
 }

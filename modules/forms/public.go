@@ -312,6 +312,7 @@ func (m *Module) fillRow() operation.Row {
 		return m.fill(ctx, c, maker, form)
 	})
 	maker.Declare(&row)
+	row.Handler = m.wakeAfter(row.Handler)
 	return row
 }
 

@@ -229,6 +229,7 @@ func (m *Module) sendNow(ctx context.Context, c *operation.Call, h *Hook, note *
 	if note.Rev == 0 {
 		note.CreatedAt = note.LastAt
 		err = notes.Insert(ctx, note)
+		c.Note("delivery", note.ID)
 	} else if err = notes.Replace(ctx, note); errors.Is(err, store.ErrConflict) {
 		err = nil // another try was noted meanwhile
 	}

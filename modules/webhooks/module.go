@@ -253,7 +253,7 @@ const followTimeout = 90 * time.Second
 
 // Operations returns the rows.
 func (m *Module) Operations() []operation.Row {
-	return slices.Concat(crud.Rows(m.Hooks.Resource, m.options()), m.actions(), m.deliveryRows())
+	return slices.Concat(m.actions(), m.deliveryRows(), crud.Rows(m.Hooks.Resource, m.options()))
 }
 
 func lacks() operation.Failure {

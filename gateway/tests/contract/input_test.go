@@ -197,7 +197,7 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 // operation. The exceptions are listed here.
 func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 	t.Parallel()
-	long := []string{"desc", "password", "records"} // and what each of many records says is told of each
+	long := []string{"desc", "password", "records", "thanks"} // and what each of many records says is told of each
 	w := fixture.NewWorld(t)
 	p := w.A
 	before := p.Export(t)

@@ -95,6 +95,8 @@ func readsOf(t testing.TB, p *fixture.Party) []read {
 		{"reports.run", "one", "/api/custom-reports/" + id(fixture.RefReport) + "/run", key, [][]string{
 			{"find custom_reports"}, {"find contact_fields"}, {"count contacts", "find contacts"},
 		}},
+		{"events.list", "at the end", "/api/events?after=" + cursorOf(t, p), key, [][]string{{"find events"}, {"find events"}}},
+		{"webhooks.deliveries", "of one", "/api/webhooks/" + id("webhook") + "/deliveries", key, [][]string{{"find webhooks"}, {"find accounts"}, {"find webhook_deliveries"}}},
 		{"reports.list_shares", "of one", "/api/custom-reports/" + id(fixture.RefScratch) + "/shares", key, [][]string{
 			{"find custom_reports"}, {"find share_revocations"}, {"count shares", "find shares"},
 		}},
@@ -236,7 +238,7 @@ func TestRoundTrips(t *testing.T) {
 			}
 		}
 		g.armed.Store(true)
-		if len(r.rounds) > maxRounds && !slices.Contains([]string{"reports.list_shares", "reports.run", "compliance.check", "compliance.check_one"}, r.operation) { // beyond the contract, and seldom read
+		if len(r.rounds) > maxRounds && !slices.Contains([]string{"webhooks.deliveries", "reports.list_shares", "reports.run", "compliance.check", "compliance.check_one"}, r.operation) { // beyond the contract, and seldom read
 			t.Errorf("%[1]s waits %[2]d times for the store, want at most %[3]d", &r, len(r.rounds), maxRounds)
 		}
 		if remote := w.A.Tenant(t).Workspace().Remote(); remote != (os.Getenv(mongotest.Variable) != "") {
@@ -314,11 +316,18 @@ func follow(t *testing.T, w *fixture.World, g *gate, r *read) bool {
 	}
 }
 
+// cursorOf returns the end of the party's event log.
+func cursorOf(t testing.TB, p *fixture.Party) string {
+	t.Helper()
+	next, _ := p.Get(t, p.FullKey, "/api/events").Field("next").(string)
+	return next
+}
+
 // uncoveredReads returns the reading operations without a read, and the reads without an operation.
 func uncoveredReads(rows []operation.Row, reads []read) (faults []string) {
 	known := map[string]bool{}
 	for _, op := range rows {
-		if known[op.Name] = op.Method == http.MethodGet; op.Resource != "" || op.Streams != nil {
+		if known[op.Name] = op.Method == http.MethodGet; op.Resource != "" || op.Streams != nil || op.Feeds != "" {
 			continue // all such rows ask the same way, or read all there is
 		}
 		if known[op.Name] && !slices.ContainsFunc(reads, func(r read) bool { return r.operation == op.Name }) {
@@ -337,7 +346,7 @@ func uncoveredReads(rows []operation.Row, reads []read) (faults []string) {
 func TestRoundTripsCoverEveryRead(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
-	rows, reads := slices.DeleteFunc(w.App.Operations(), func(o operation.Row) bool { return o.Resource != "" || o.Streams != nil }), readsOf(t, w.A)
+	rows, reads := slices.DeleteFunc(w.App.Operations(), func(o operation.Row) bool { return o.Resource != "" || o.Streams != nil || o.Feeds != "" }), readsOf(t, w.A)
 	for _, op := range rows {
 		others := slices.DeleteFunc(slices.Clone(reads), func(r read) bool { return r.operation == op.Name })
 		if faults := uncoveredReads(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {

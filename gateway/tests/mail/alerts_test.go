@@ -1,7 +1,6 @@
 package mail
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -246,9 +245,9 @@ func TestMailsAreListed(t *testing.T) {
 		t.Errorf("without mail: got %s, want a link and nothing stored", invited.Body)
 	}
 	for g, want := range map[*gatewaytest.Gateway]string{g: server.address + " answers and takes mail of " + mailSender, without: "nobody is mailed, because mail.url is not set"} {
-		found, err := g.Commands.Do(t.Context(), "doctor", struct{}{}, control.Streams{})
-		if err != nil || !strings.Contains(fmt.Sprint(string(found.Data)), want) {
-			t.Errorf("doctor: got %s %v, want %q", found.Data, err, want)
+		found := fixture.Findings(t, g, control.Examination{})
+		if !slices.ContainsFunc(found, func(f control.Finding) bool { return f.Says == want }) {
+			t.Errorf("doctor: got %+v, want %q", found, want)
 		}
 	}
 }

@@ -264,8 +264,8 @@ func (f *follower) held() (frame uint32, began time.Time) {
 	return f.least, f.began
 }
 
-// release lets the log be restarted once, if all of it can be moved into the file. Everything must have been shipped as
-// sealed, and nobody may write meanwhile.
+// release lets the log be restarted once, if all of it is in the file. Everything must have been shipped as sealed, and
+// nobody may write meanwhile.
 func (f *follower) release() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,9 +275,11 @@ func (f *follower) release() error {
 	if err := f.pin.exec("COMMIT"); err != nil {
 		return err
 	}
-	if err := f.probe.exec("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
-		return err
-	}
+	return f.repin()
+}
+
+// repin begins the pin anew, at the end of the log, which may be in the file completely.
+func (f *follower) repin() error {
 	f.began, f.mark, f.least, f.restartable = time.Now(), f.end.Frame, f.end.Frame, true
 	return hold(f.pin)
 }
@@ -289,14 +291,28 @@ func (f *follower) seal() error {
 	return err
 }
 
-// file moves what the pin sees of the log into the file, unless somebody else reads or does that.
-func (f *follower) file() error {
+// file moves the log into the file and reports whether all of it is there; others may keep it from that. Everything must
+// have been shipped, and nobody may write meanwhile.
+func (f *follower) file() (whole bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.probe == nil {
-		return os.ErrClosed
+	if f.pin == nil {
+		return false, os.ErrClosed
 	}
-	return f.probe.exec("PRAGMA wal_checkpoint(PASSIVE)")
+	checkpoint := func() error {
+		return f.probe.each("PRAGMA wal_checkpoint(PASSIVE)", nil, func(row *sqlite.Stmt) {
+			whole = !row.ColumnBool(0) && row.ColumnInt64(1) == row.ColumnInt64(2)
+		})
+	}
+	if err := checkpoint(); err != nil || whole {
+		return whole, err
+	}
+	// The pin may see less than mark: a commit can come between its beginning and the count.
+	if err := f.pin.exec("COMMIT"); err != nil {
+		return false, err
+	}
+	err = checkpoint()
+	return whole, errors.Join(err, f.repin())
 }
 
 // empty ends the pin and empties the log, if nobody else reads it. Everything must have been shipped, and nobody may
@@ -314,9 +330,7 @@ func (f *follower) empty() (bool, error) {
 	f.probe.raw.SetBusyTimeout(0)
 	err := f.probe.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) { busy = row.ColumnBool(0) })
 	if err == nil && busy {
-		if err = hold(f.pin); err == nil {
-			f.mark, f.restartable = f.end.Frame, true
-		}
+		err = f.repin()
 	}
 	return err == nil && !busy, err
 }

@@ -365,22 +365,8 @@ func (l *pageLog) rest(ctx context.Context, name string, sync bool) (bool, error
 	if f == nil {
 		return false, nil
 	}
-	// All is in the file before it is sealed, so that emptying the log changes nothing in it.
-	if err := l.cut(ctx, name, false); err != nil {
+	if sealed, err := l.seal(ctx, f); err != nil || !sealed {
 		return false, err
-	}
-	if l.follower(name) != f {
-		return false, nil
-	}
-	if err := f.file(); err != nil {
-		l.drop(f, err)
-		return false, err
-	}
-	if err := l.cut(ctx, name, true); err != nil {
-		return false, err
-	}
-	if l.follower(name) != f {
-		return false, nil
 	}
 	emptied, err := f.empty()
 	at := driver.PagePosition{}
@@ -405,6 +391,28 @@ func (l *pageLog) rest(ctx context.Context, name string, sync bool) (bool, error
 		err = l.cut(ctx, name, false)
 	}
 	return err == nil, err
+}
+
+// seal ships what remains of a file, and that its log may be emptied or begun anew, and reports whether it did. It does
+// not if others keep something from being moved into the file. All is there before that is said, so that emptying the
+// log changes nothing in the file, by whose size and time it is recognized after a kill. Nobody may write to the file,
+// and l.turn is held.
+func (l *pageLog) seal(ctx context.Context, f *follower) (bool, error) {
+	if err := l.cut(ctx, f.name, false); err != nil {
+		return false, err
+	}
+	if l.follower(f.name) != f {
+		return false, nil
+	}
+	whole, err := f.file()
+	if err != nil {
+		l.drop(f, err)
+	}
+	if err != nil || !whole {
+		return false, err
+	}
+	err = l.cut(ctx, f.name, true)
+	return err == nil && l.follower(f.name) == f, err
 }
 
 // run makes a cut each second until stop is closed.
@@ -521,7 +529,10 @@ func (db *database) recycleLog() {
 	}
 	defer release()
 	f := l.follower(db.name())
-	if f == nil || l.cut(context.WithoutCancel(ctx), f.name, true) != nil || l.follower(f.name) != f {
+	if f == nil {
+		return
+	}
+	if sealed, err := l.seal(context.WithoutCancel(ctx), f); err != nil || !sealed {
 		return
 	}
 	if err := f.release(); err != nil {

@@ -86,6 +86,40 @@ func TestPageLogKeepsLog(t *testing.T) {
 	}
 }
 
+// TestPageLogSealedWhole: a log is said to be sealed only when all of it is in the file, also if a commit came between
+// the beginning of the pin and the count of what it sees. Otherwise a kill while the log is emptied leaves a file that
+// was changed after that, which is a gap.
+func TestPageLogSealedWhole(t *testing.T) {
+	t.Parallel()
+	c, e := items(), openEngine(t, Options{pageInterval: time.Hour, idleInterval: time.Hour})
+	log := &pageRecords{path: filepath.Join(t.TempDir(), "log")}
+	log.start(t, e, time.Now)
+	ws := openWorkspace(t, e, "w", c)
+	for n := range 2 {
+		if err := ws.Write(t.Context(), step(c, n+1)); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			cutNow(e)
+			e.pages.Load().follower("w").mark = 1 << 20
+		}
+	}
+	if emptied, _ := ws.file.db.restLog(t.Context(), time.Minute, func() func() { return func() {} }); !emptied {
+		t.Fatal("the log was not emptied")
+	}
+	var sealed, rests driver.PagePosition
+	for _, record := range slices.Concat(log.cuts(t)...) {
+		if at := record.Position; record.File == "w.db" && at.Sealed {
+			sealed = at
+		} else if record.File == "w.db" && at.Rests {
+			rests = at
+		}
+	}
+	if sealed.Size != rests.Size || sealed.Modified != rests.Modified || sealed.Size == 0 {
+		t.Errorf("the file was changed after its log was sealed: %+v, then %+v", sealed, rests)
+	}
+}
+
 // TestPageLogNotYet: files are followed while cuts cannot be stored yet, and that is told to nobody.
 func TestPageLogNotYet(t *testing.T) {
 	t.Parallel()

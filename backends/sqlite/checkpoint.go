@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -61,7 +63,7 @@ func (db *database) checkpointIdle() {
 }
 
 // checkpoint checkpoints the log over a connection of its own. It reports whether that was complete, and how many frames
-// of the log are in the file.
+// of the log are in the file. It does not truncate the log of a file that is followed: restLog does.
 func (db *database) checkpoint(mode string) (complete bool, filed int64, err error) {
 	if info, err := os.Stat(db.path + "-wal"); err != nil || info.Size() == 0 {
 		return true, 0, nil //nolint:nilerr // there is no log
@@ -71,10 +73,17 @@ func (db *database) checkpoint(mode string) (complete bool, filed int64, err err
 		return false, 0, err
 	}
 	c.raw.SetBusyTimeout(0)
-	err = c.each("PRAGMA wal_checkpoint("+mode+")", nil, func(row *sqlite.Stmt) {
-		filed = row.ColumnInt64(2)
-		complete = row.ColumnInt64(1) == row.ColumnInt64(2) && !row.ColumnBool(0)
-	})
+	do := func() {
+		err = c.each("PRAGMA wal_checkpoint("+mode+")", nil, func(row *sqlite.Stmt) {
+			filed = row.ColumnInt64(2)
+			complete = row.ColumnInt64(1) == row.ColumnInt64(2) && !row.ColumnBool(0)
+		})
+	}
+	if mode == "TRUNCATE" {
+		db.whileNotFollowed(do)
+	} else {
+		do()
+	}
 	if e := c.close(); err == nil {
 		err = e
 	}
@@ -107,14 +116,8 @@ func (e *Engine) checkpointFile(ctx context.Context, path string) error {
 		if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
 			return nil //nolint:nilerr // there is no log
 		}
-		for _, f := range e.opened() {
-			if f.path == path && f.retain() {
-				f.db.restLog(ctx, time.Second, func() func() { return f.db.awaitWriter(ctx) })
-				f.db.mu.Lock()
-				f.db.endSnapshots(0)
-				f.db.mu.Unlock()
-				f.unref()
-			}
+		if err := e.restFile(ctx, path); err != nil {
+			return wrapError(ctx, doing, err)
 		}
 		done, _, err := (&database{engine: e, path: path}).checkpoint("TRUNCATE")
 		if done || err != nil && !broken(err) {
@@ -126,6 +129,31 @@ func (e *Engine) checkpointFile(ctx context.Context, path string) error {
 		case <-time.After(truncatePause):
 		}
 	}
+}
+
+// restFile ends what keeps the log of a file from being truncated, and empties it if it is followed. Error: that of the
+// context.
+func (e *Engine) restFile(ctx context.Context, path string) error {
+	f, err := e.file(strings.TrimSuffix(filepath.Base(path), ".db"))
+	if err != nil {
+		return err
+	}
+	if !f.retain() {
+		if err := f.lock(ctx); err != nil { // so that it is not opened meanwhile
+			return err
+		}
+		defer f.unlock()
+		if !f.retain() {
+			(&database{engine: e, path: path}).closeLog()
+			return nil
+		}
+	}
+	defer f.unref()
+	f.db.restLog(ctx, time.Second, func() func() { return f.db.awaitWriter(ctx) })
+	f.db.mu.Lock()
+	defer f.db.mu.Unlock()
+	f.db.endSnapshots(0)
+	return nil
 }
 
 // Lag implements driver.Checkpointer.
@@ -189,22 +217,24 @@ func (db *database) truncateLog() {
 		if _, logged := db.restLog(context.Background(), truncateWait, db.holdAll); logged {
 			return
 		}
-		release := db.holdAll()
-		if release == nil {
-			return
-		}
-		defer release()
-		db.mu.Lock()
-		db.endSnapshots(0)
-		db.mu.Unlock()
-		if db.writer == nil {
-			return
-		}
-		// The next write reports an error.
-		_ = db.writer.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) {
-			if busy := row.ColumnBool(0); !busy { // it is busy if another program, such as a backup, reads the log
-				db.lastLogSize = 0
+		db.whileNotFollowed(func() {
+			release := db.holdAll()
+			if release == nil {
+				return
 			}
+			defer release()
+			db.mu.Lock()
+			db.endSnapshots(0)
+			db.mu.Unlock()
+			if db.writer == nil {
+				return
+			}
+			// The next write reports an error.
+			_ = db.writer.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) {
+				if busy := row.ColumnBool(0); !busy { // it is busy if another program, such as a backup, reads the log
+					db.lastLogSize = 0
+				}
+			})
 		})
 	})
 }

@@ -507,6 +507,21 @@ func (db *database) restLog(ctx context.Context, timeout time.Duration, lock fun
 	return emptied, emptied || l.follower(name) != nil
 }
 
+// whileNotFollowed calls do, which may truncate the log, if nobody follows the file. Whoever begins to follow it
+// meanwhile keeps what is written then, because a follower lets the log be begun anew only with pageLog.turn.
+func (db *database) whileNotFollowed(do func()) {
+	if l := db.engine.pages.Load(); l != nil {
+		if !l.take(time.Second) {
+			return
+		}
+		defer l.give()
+		if l.follower(db.name()) != nil {
+			return
+		}
+	}
+	do()
+}
+
 // recycleLog lets the next write begin the log anew, if it is long. Otherwise it would grow until it is truncated, for
 // which readers are held back too. The writer is held for about as long as some commits take.
 func (db *database) recycleLog() {

@@ -155,7 +155,7 @@ func restorePages(t testing.TB, dir string, cuts [][]pageRecord) {
 		path := filepath.Join(dir, record.File)
 		switch record.Kind {
 		case driver.CutBroken:
-			t.Fatalf("the changes of %s have a gap: %+v after %+v", record.File, record.Position, last[record.File])
+			t.Fatalf("the changes of %s have a gap, %q: %+v after %+v", record.File, record.Why, record.Position, last[record.File])
 		case driver.CutCreated, driver.CutGone:
 			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)

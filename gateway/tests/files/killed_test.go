@@ -3,16 +3,12 @@ package files
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,20 +21,11 @@ import (
 	"tenantry/tenants"
 )
 
-const folderVariable = "TENANTRY_TEST_FOLDER"
-
 // TestKilled kills the process at random moments of uploads, replacements and purges. Every acknowledged file is readable
 // afterwards, no record lacks its bytes, and what is garbage is found, and removed a day later.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	addressFile := func(folder string) string { return filepath.Join(folder, "address") }
-	if folder := os.Getenv(folderVariable); folder != "" {
-		g := gatewaytest.Start(t, fixture.InFolder(folder))
-		written := addressFile(folder) + ".new"
-		if err := errors.Join(os.WriteFile(written, []byte(g.App.Addr().String()), 0o600), os.Rename(written, addressFile(folder))); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Minute) // it is killed long before
+	if fixture.ServeAsVictim(t) {
 		return
 	}
 	kills := 50
@@ -60,19 +47,8 @@ func TestKilled(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := &sender{key: key, client: &http.Client{Timeout: time.Minute}, known: map[string]string{}, unsure: map[string]bool{}}
 	for round := range kills {
-		if err := os.RemoveAll(addressFile(folder)); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=3m")
-		cmd.Env = append(os.Environ(), folderVariable+"="+folder, "TMPDIR="+t.TempDir()) // what is killed clears nothing away
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		fixture.AwaitWithin(t, "the address of the process to be killed", time.Minute, func() bool {
-			text, err := os.ReadFile(addressFile(folder))
-			s.address = string(text)
-			return err == nil
-		})
+		victim := fixture.StartVictim(t, folder)
+		s.address = victim.Addr
 		heard, enough := atomic.Int64{}, make(chan struct{})
 		want := 1 + random.Int64N(12)
 		var senders sync.WaitGroup
@@ -88,11 +64,9 @@ func TestKilled(t *testing.T) {
 		}
 		<-enough
 		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond) // in the midst of something
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
+		victim.Kill()
 		senders.Wait()
-		_ = cmd.Wait() // it says that it was killed
+		victim.Wait()
 		s.client.CloseIdleConnections()
 	}
 	if s.refused.Load() != nil {

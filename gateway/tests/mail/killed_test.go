@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,27 +13,13 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-const (
-	folderVariable = "TENANTRY_TEST_FOLDER"
-	mailVariable   = "TENANTRY_TEST_MAIL"
-)
+const mailVariable = "TENANTRY_TEST_MAIL"
 
 // TestKilledWhileSending kills the process at moments of storing and sending alerts about submissions. Each submission
 // that was answered is told at least once, and what is told twice has the same Message-ID.
 func TestKilledWhileSending(t *testing.T) {
 	t.Parallel()
-	addressFile := func(folder string) string { return filepath.Join(folder, "address") }
-	if folder := os.Getenv(folderVariable); folder != "" {
-		server := &mailServer{t: t, address: os.Getenv(mailVariable)}
-		g := gatewaytest.Start(t, fixture.InFolder(folder), server.withMail())
-		written := addressFile(folder) + ".new"
-		if err := os.WriteFile(written, []byte(g.App.Addr().String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(written, addressFile(folder)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute) // it is killed long before
+	if address := os.Getenv(mailVariable); address != "" && fixture.ServeAsVictim(t, (&mailServer{t: t, address: address}).withMail()) {
 		return
 	}
 	server := newServer(t).start()
@@ -51,25 +35,12 @@ func TestKilledWhileSending(t *testing.T) {
 
 	answered := map[string]bool{}
 	for round, step := range []string{"MAIL", "DATA", "TAKEN", "TAKEN", "RCPT", "DATA"} {
-		if err := os.RemoveAll(addressFile(folder)); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=2m")
-		cmd.Env = append(os.Environ(), folderVariable+"="+folder, mailVariable+"="+server.address, "TMPDIR="+t.TempDir())
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		var address string
-		fixture.AwaitWithin(t, "the address of the process to be killed", time.Minute, func() bool {
-			text, err := os.ReadFile(addressFile(folder))
-			address = string(text)
-			return err == nil
-		})
+		victim := fixture.StartVictim(t, folder, mailVariable+"="+server.address)
 		steps, killed := atomic.Int64{}, make(chan struct{})
 		server.refusing(func(at, _ string) error {
 			if at == step {
 				if steps.Add(1) == int64(3+round) {
-					_ = cmd.Process.Kill()
+					victim.Kill()
 					close(killed)
 				}
 			}
@@ -78,7 +49,7 @@ func TestKilledWhileSending(t *testing.T) {
 		for n := 0; ; n++ {
 			name := fmt.Sprintf("submission %d-%d.", round, n)
 			body := fmt.Sprintf(`{"values":{"form_name":"Application","name":%q}}`, name)
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/api/form/collections/"+form+"/submissions", bytes.NewReader([]byte(body)))
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+victim.Addr+"/api/form/collections/"+form+"/submissions", bytes.NewReader([]byte(body)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +67,7 @@ func TestKilledWhileSending(t *testing.T) {
 			time.Sleep(2 * time.Millisecond) // time for sending
 		}
 		<-killed
-		_ = cmd.Wait()
+		victim.Wait()
 		server.refusing(nil)
 	}
 	clock.Advance(10 * time.Minute) // no process that lives has claimed a mail

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,24 +19,11 @@ import (
 	"tenantry/tenants"
 )
 
-const folderVariable = "TENANTRY_TEST_FOLDER"
-
 // TestKilledRequestsCanBeRepeated kills the process at any moment of a request. The change, its answer and its audit
 // record are all stored or none is; a repetition gets the same answer, and the change exists once.
 func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	addressFile := func(folder string) string { return filepath.Join(folder, "address") }
-	if folder := os.Getenv(folderVariable); folder != "" {
-		g := gatewaytest.Start(t, fixture.InFolder(folder))
-		written := addressFile(folder) + ".new"
-		if err := os.WriteFile(written, []byte(g.App.Addr().String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(written, addressFile(folder)); err != nil {
-			t.Fatal(err)
-		}
-
-		time.Sleep(time.Minute) // it is killed long before
+	if fixture.ServeAsVictim(t) {
 		return
 	}
 	folder := t.TempDir()
@@ -55,20 +39,7 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	answered := map[string]string{} // by name; "" where nobody heard the answer
 	names := []string{}
 	for round := range 3 {
-		if err := os.RemoveAll(addressFile(folder)); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=2m")
-		cmd.Env = append(os.Environ(), folderVariable+"="+folder, "TMPDIR="+t.TempDir()) // what is killed clears nothing away
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		var address string
-		fixture.AwaitWithin(t, "the address of the process to be killed", time.Minute, func() bool {
-			text, err := os.ReadFile(addressFile(folder))
-			address = string(text)
-			return err == nil
-		})
+		victim := fixture.StartVictim(t, folder)
 		var mu sync.Mutex
 		var senders sync.WaitGroup
 		heard := 0
@@ -80,10 +51,10 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 					mu.Lock()
 					names = append(names, name)
 					mu.Unlock()
-					code, body, err := sendNamed(t, address, key, name)
+					code, body, err := sendNamed(t, victim.Addr, key, name)
 					for code == http.StatusServiceUnavailable { // it has just begun
 						time.Sleep(20 * time.Millisecond)
-						code, body, err = sendNamed(t, address, key, name)
+						code, body, err = sendNamed(t, victim.Addr, key, name)
 					}
 					if err != nil {
 						return // it was killed
@@ -98,11 +69,9 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 			})
 		}
 		<-enough
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
+		victim.Kill()
 		senders.Wait()
-		_ = cmd.Wait() // it says that it was killed
+		victim.Wait()
 	}
 
 	ahead.Advance(time.Minute) // nobody is carrying anything out any more

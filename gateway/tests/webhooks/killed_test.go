@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,24 +16,12 @@ import (
 	"tenantry/tenants"
 )
 
-const folderVariable = "TENANTRY_TEST_FOLDER"
-
 // TestKilledProcessesLoseNothing kills the process again and again while it writes and sends to a receiver that refuses
 // half of the tries. Every change that was answered is delivered, in order for each record, and a repeated delivery has
 // the identifier of the first. What is sent is what the event log shows the account.
 func TestKilledProcessesLoseNothing(t *testing.T) {
 	t.Parallel()
-	addressFile := func(folder string) string { return filepath.Join(folder, "address") }
-	if folder := os.Getenv(folderVariable); folder != "" {
-		g := gatewaytest.Start(t, fixture.InFolder(folder), inside)
-		written := addressFile(folder) + ".new"
-		if err := os.WriteFile(written, []byte(g.App.Addr().String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(written, addressFile(folder)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Minute) // it is killed long before
+	if fixture.ServeAsVictim(t, inside) {
 		return
 	}
 	kills := 4
@@ -61,7 +47,7 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 	token := acme.Key(t, tenants.Contacts)
 	acme.Stop(t)
 	for kill := range kills {
-		killed(t, folder, addressFile(folder), token, kill)
+		killed(t, folder, token, kill)
 	}
 	acme = start()
 	events := eventsSince(t, acme, gatewaytest.WithKey(token), begin)
@@ -77,22 +63,9 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 }
 
 // killed writes through a process of its own, and kills it.
-func killed(t *testing.T, folder, file, token string, n int) {
+func killed(t *testing.T, folder, token string, n int) {
 	t.Helper()
-	if err := os.RemoveAll(file); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=3m")
-	cmd.Env = append(os.Environ(), folderVariable+"="+folder, "TMPDIR="+t.TempDir()) // what is killed clears nothing away
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var address string
-	fixture.AwaitWithin(t, "the address of the process to be killed", time.Minute, func() bool {
-		text, err := os.ReadFile(file)
-		address = string(text)
-		return err == nil
-	})
+	victim := fixture.StartVictim(t, folder)
 	var writers sync.WaitGroup
 	enough := make(chan struct{}, 1000)
 	for writer := range 3 {
@@ -103,7 +76,7 @@ func killed(t *testing.T, folder, file, token string, n int) {
 				if i%4 > 0 {
 					method, path = http.MethodPut, path+"/"+id
 				}
-				code, made := write(t, address, token, method, path, fmt.Sprintf(`{"first_name":"K%dW%dN%d"}`, n, writer, i))
+				code, made := write(t, victim.Addr, token, method, path, fmt.Sprintf(`{"first_name":"K%dW%dN%d"}`, n, writer, i))
 				if code == 0 {
 					return // it was killed
 				}
@@ -123,11 +96,9 @@ func killed(t *testing.T, folder, file, token string, n int) {
 	for range 30 + 11*(n%5) {
 		<-enough
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
+	victim.Kill()
 	writers.Wait()
-	_ = cmd.Wait() // it says that it was killed
+	victim.Wait()
 }
 
 // write makes one call, and returns its code and the identifier in its answer; 0 if there was no answer.

@@ -26,6 +26,7 @@ const (
 	mailTurn    = 40 * time.Second // after this no further organization is looked at
 	mailEach    = 5 * time.Second  // timeout for one organization
 	mailHold    = time.Minute      // after this the turn of a replica that died is free for others
+	mailPage    = 500              // organizations that are listed at once
 	mailSenders = 4                // organizations whose mails a process sends at the same time
 )
 
@@ -98,13 +99,16 @@ func (a *App) sendMail() {
 
 // eachMailbox looks for mail that waits in all organizations.
 func (a *App) eachMailbox(ctx context.Context) error {
-	return a.directory.Each(ctx, func(org *tenants.Organization) error { return a.mailbox(ctx, org) })
+	return a.directory.Each(ctx, func(org *tenants.Organization) error {
+		a.mailbox(ctx, org)
+		return ctx.Err()
+	})
 }
 
 // mailbox looks for mail of an organization that waits.
-func (a *App) mailbox(ctx context.Context, org *tenants.Organization) error {
+func (a *App) mailbox(ctx context.Context, org *tenants.Organization) {
 	if org.State != tenants.Active {
-		return nil
+		return
 	}
 	each, cancel := context.WithTimeout(ctx, mailEach)
 	defer cancel()
@@ -116,42 +120,13 @@ func (a *App) mailbox(ctx context.Context, org *tenants.Organization) error {
 		a.log.WarnContext(ctx, "mail of an organization could not be looked for and will be retried",
 			"organization", org.Slug, "error", err)
 	}
-	return ctx.Err()
 }
 
-// lookForMail takes one turn of a round over all organizations. It does nothing if another replica has the turn or no
-// round is due.
+// lookForMail takes one turn of looking for mail in all organizations; see takeTurn.
 func (a *App) lookForMail(ctx context.Context) (taken bool, err error) {
-	held, cancel := context.WithTimeout(ctx, mailHold)
-	defer cancel()
-	chore, err := a.directory.ClaimChore(held, mailChore, mailHold)
-	if chore == nil || err != nil {
-		return false, err
-	}
-	defer func() {
-		giveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
-		defer cancel()
-		err = errors.Join(err, a.directory.ReleaseChore(giveCtx, chore))
-	}()
-	for began := time.Now(); time.Since(began) < mailTurn && held.Err() == nil; {
-		page, err := a.directory.List(held, chore.After, 0)
-		if err != nil {
-			return true, err
-		}
-		if len(page) == 0 {
-			chore.After, chore.Next = "", a.now().Add(mailRound).UnixMilli()
-			return true, nil
-		}
-		for i := range page {
-			if err := a.mailbox(held, &page[i]); err != nil {
-				return true, err
-			}
-			if chore.After = page[i].Slug; time.Since(began) >= mailTurn {
-				break
-			}
-		}
-	}
-	return true, nil
+	return a.takeTurn(ctx, round{chore: mailChore, turn: mailTurn, hold: mailHold, every: mailRound, page: mailPage},
+		func(ctx context.Context, org *tenants.Organization) bool { a.mailbox(ctx, org); return false },
+		func(context.Context) bool { return false })
 }
 
 // SendMail looks for mail in all organizations, sends what is due, and returns when no more is. Programs that embed the

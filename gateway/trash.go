@@ -54,39 +54,17 @@ func (a *App) takeTrashTurn(ctx context.Context) {
 // EmptyTrash takes one turn of erasing expired records and organizations. It does nothing if another replica has the
 // turn or no round is due, and reports whether it took a turn. Errors: store.ErrUnavailable, store.ErrConflict.
 func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
-	held, cancel := context.WithTimeout(ctx, trashHold)
-	defer cancel()
-	chore, err := a.directory.ClaimChore(held, trashChore, trashHold)
-	if chore == nil || err != nil {
-		return false, err
-	}
-	defer func() {
-		giveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
-		defer cancel()
-		err = errors.Join(err, a.directory.ReleaseChore(giveCtx, chore))
-	}()
-	for began := time.Now(); time.Since(began) < trashTurn && held.Err() == nil; {
-		page, err := a.directory.List(held, chore.After, 1)
-		if err != nil {
-			return true, err
-		}
-		if len(page) == 0 {
-			if !a.seal(held, a.directory.Own()) && !chore.Again {
-				chore.Next = a.now().Add(trashRound).UnixMilli()
+	return a.takeTurn(ctx, round{chore: trashChore, turn: trashTurn, hold: trashHold, every: trashRound, page: 1},
+		func(ctx context.Context, org *tenants.Organization) bool {
+			switch {
+			case org.IsDue(a.now()):
+				return a.erase(ctx, org.Slug)
+			case org.State != tenants.Removed:
+				return a.emptyTrashOf(ctx, org.Slug)
 			}
-			chore.After, chore.Again = "", false
-			return true, nil
-		}
-		org, left := &page[0], false
-		switch {
-		case org.IsDue(a.now()):
-			left = a.erase(held, org.Slug)
-		case org.State != tenants.Removed:
-			left = a.emptyTrashOf(held, org.Slug)
-		}
-		chore.After, chore.Again = org.Slug, chore.Again || left
-	}
-	return true, nil
+			return false
+		},
+		func(ctx context.Context) bool { return a.seal(ctx, a.directory.Own()) })
 }
 
 // erase erases an organization that was deleted long ago. It reports whether it ran out of time.

@@ -2,6 +2,8 @@ package operation
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -73,6 +75,33 @@ func (p Following) Span(
 	}
 	return true
 }
+
+// ByTime is a Following of lists in the order in which their records were created.
+type ByTime struct {
+	Following
+	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
+}
+
+// Query returns the query of the page or part that was asked for, of the records that match of. Errors: a *fault.Error.
+func (p ByTime) Query(c *Call, of store.Filter) (q store.Query, follows bool, err error) {
+	q, further := store.Query{Filter: of, Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}}, store.OpLt
+	if p.Sort == "created_at" {
+		q.Sort, further = []store.Order{store.Asc("created_at")}, store.OpGt
+	}
+	var errs fault.List
+	follows = p.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
+		moment, id, _ := strings.Cut(place, "-")
+		ms, err := strconv.ParseInt(moment, 10, 64)
+		return store.AnyOf(
+			store.Where(store.F("created_at"), further, ms),
+			store.All(store.Eq("created_at", ms), store.Where(store.F("id"), further, id)),
+		), err == nil && store.ValidID(id)
+	})
+	return q, follows, errs.Err()
+}
+
+// Position returns the position of a record for PartOf.
+func (p ByTime) Position(rec *store.Meta) string { return fmt.Sprintf("%d-%s", rec.CreatedAt, rec.ID) }
 
 // Part is a page of a list, or the part that follows another.
 type Part[T any] struct {

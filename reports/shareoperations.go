@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
-	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/operation"
@@ -87,10 +84,7 @@ type IssuedShare struct {
 // SharePage is a page of a report's share tokens.
 type SharePage operation.Part[IssuedShare]
 
-type sharesInput struct {
-	operation.Following
-	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
-}
+type sharesInput struct{ operation.ByTime }
 
 func (m *Module) listShares(
 	ctx context.Context, c *operation.Call, r *Report, in sharesInput,
@@ -99,20 +93,8 @@ func (m *Module) listShares(
 	if err != nil {
 		return out, err
 	}
-	q, further := store.Query{Filter: of, Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}}, store.OpLt
-	if in.Sort == "created_at" {
-		q.Sort, further = []store.Order{store.Asc("created_at")}, store.OpGt
-	}
-	var errs fault.List
-	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
-		moment, id, _ := strings.Cut(place, "-")
-		ms, err := strconv.ParseInt(moment, 10, 64)
-		return store.AnyOf(
-			store.Where(store.F("created_at"), further, ms),
-			store.All(store.Eq("created_at", ms), store.Where(store.F("id"), further, id)),
-		), err == nil && store.ValidID(id)
-	})
-	if err := errs.Err(); err != nil {
+	q, follows, err := in.Query(c, of)
+	if err != nil {
 		return out, err
 	}
 	entitled, err := m.entitled(ctx, c, r)
@@ -135,7 +117,7 @@ func (m *Module) listShares(
 		}
 	}
 	part, err := operation.PartOf(c, in.Following, follows, count, shares, page.Left, page.Cut, func(last int) string {
-		return fmt.Sprintf("%d-%s", found[last].CreatedAt, found[last].ID)
+		return in.Position(&found[last].Meta)
 	})
 	return SharePage(part), err
 }

@@ -2,14 +2,10 @@ package webhooks
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"tenantry/backends/record"
 	"tenantry/backends/store"
-	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/operation"
 	"tenantry/operation/crud"
@@ -62,9 +58,8 @@ func (d *Delivery) note(o *outcome) {
 type DeliveryPage operation.Part[DeliveryAnswer]
 
 type deliveriesInput struct {
-	operation.Following
-	ID   string `json:"id" doc:"Identifier of the webhook." example:"665f1c2ab4d3e2f1a0b9c8e1"`
-	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order of the first tries; - is descending."`
+	operation.ByTime
+	ID string `json:"id" doc:"Identifier of the webhook." example:"665f1c2ab4d3e2f1a0b9c8e1"`
 }
 
 // deliveryRows returns the row that lists deliveries.
@@ -93,20 +88,8 @@ func (m *Module) deliveryRows() []operation.Row {
 
 func (m *Module) list(ctx context.Context, c *operation.Call, h *Hook, in deliveriesInput) (out DeliveryPage, err error) {
 	of := store.Eq("webhook", h.ID)
-	q, further := store.Query{Filter: of, Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}}, store.OpLt
-	if in.Sort == "created_at" {
-		q.Sort, further = []store.Order{store.Asc("created_at")}, store.OpGt
-	}
-	var errs fault.List
-	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
-		moment, id, _ := strings.Cut(place, "-")
-		ms, err := strconv.ParseInt(moment, 10, 64)
-		return store.AnyOf(
-			store.Where(store.F("created_at"), further, ms),
-			store.All(store.Eq("created_at", ms), store.Where(store.F("id"), further, id)),
-		), err == nil && store.ValidID(id)
-	})
-	if err := errs.Err(); err != nil {
+	q, follows, err := in.Query(c, of)
+	if err != nil {
 		return out, err
 	}
 	page, count, err := m.Deliveries.In(c.Workspace).Page(ctx, q, of)
@@ -119,7 +102,7 @@ func (m *Module) list(ctx context.Context, c *operation.Call, h *Hook, in delive
 		shown[i] = m.deliveryAnswer(&found[i])
 	}
 	part, err := operation.PartOf(c, in.Following, follows, count, shown, page.Left, page.Cut, func(last int) string {
-		return fmt.Sprintf("%d-%s", found[last].CreatedAt, found[last].ID)
+		return in.Position(&found[last].Meta)
 	})
 	return DeliveryPage(part), err
 }

@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenantry/modules/events"
+	"tenantry/modules/mail"
 	"tenantry/modules/webhooks"
 	"tenantry/tenants"
 )
@@ -47,7 +50,17 @@ func (s *Services) openWebhooks() *webhooks.Module {
 			return s.directory.DataKeys(ctx, t, webhooks.KeyPurpose)
 		},
 		Allowed: s.cfg.Webhooks.Networks(), Shared: s.cfg.Shared(), Sent: s.sends.sent,
-		Paused: func(*tenants.Tenant, *webhooks.Hook) { s.sends.paused.Inc() },
+		Paused: func(ctx context.Context, t *tenants.Tenant, h *webhooks.Hook, since time.Time, why string) error {
+			err := s.mails.TellWebhookPaused(ctx, t, h.ID, h.Name, since, why)
+			if errors.Is(err, mail.ErrFull) {
+				s.log.WarnContext(ctx, "administrators are not mailed that a webhook was paused", "organization", t.Org.Slug, "error", err)
+				err = nil
+			}
+			if err == nil {
+				s.sends.paused.Inc()
+			}
+			return err
+		},
 	})
 }
 

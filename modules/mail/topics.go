@@ -193,8 +193,8 @@ func (m *Module) composeWebhook(t *tenants.Tenant, in message) (*Content, error)
 	}
 	return &Content{
 		Subject: "A webhook was paused", Title: "The webhook " + line(d.Name) + " was paused",
-		Paragraphs: []string{"Its receiver has not taken events since " + moment(d.Since) + ". Nothing is sent to it until somebody resumes it."},
-		Facts:      []Fact{{"Last failure", d.Why}},
+		Paragraphs: []string{"No more events are sent to it until somebody resumes it."},
+		Facts:      []Fact{{"Reason", d.Why}},
 		Action:     Link{"Open the webhook", m.BaseURL(t.Org.Slug) + "/webhooks/" + d.ID},
 		Footer:     "You get this mail because you are an administrator of " + line(t.Org.Name) + ".",
 	}, nil
@@ -288,8 +288,7 @@ func (m *Module) TellExpiring(ctx context.Context, t *tenants.Tenant) error {
 	return nil
 }
 
-// TellWebhookPaused mails the administrators that a webhook was paused, once for the time since when its receiver
-// failed. Errors: ErrFull, store.ErrUnavailable.
+// TellWebhookPaused mails the administrators that a webhook was paused, once for the time since when it has failed. Errors: ErrFull, store.ErrUnavailable.
 func (m *Module) TellWebhookPaused(ctx context.Context, t *tenants.Tenant, id, name string, since time.Time, why string) error {
 	if !m.On() {
 		return nil

@@ -79,8 +79,9 @@ type Deps struct {
 	Shared bool
 	// Sent, if set, is called after each try.
 	Sent func(accepted bool)
-	// Paused, if set, is called once a webhook was paused by the gateway, to tell people. It must not block.
-	Paused func(t *tenants.Tenant, h *Hook)
+	// Paused, if set, tells people that the gateway is pausing a webhook, and since when it has failed. It may be called
+	// again for the same pause. An error puts the pause off.
+	Paused func(ctx context.Context, t *tenants.Tenant, h *Hook, since time.Time, why string) error
 }
 
 // Module serves webhooks and sends to them. It is immutable once it serves, but for what is guarded by mu, and safe for

@@ -413,9 +413,14 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	return b.Commit(ctx)
 }
 
-// pause stores that the webhook is paused, and why, and tells it.
+// pause tells that the webhook is paused, and why, and stores it. If that fails, both are done again.
 func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, why string) error {
-	ws := t.Workspace().BeyondQuota()
+	ws, since := t.Workspace().BeyondQuota(), time.UnixMilli(cmp.Or(p.FailingSince, h.UpdatedAt))
+	if m.Paused != nil {
+		if err := m.Paused(ctx, t, h, since, why); err != nil {
+			return err
+		}
+	}
 	p.Head, p.FailingSince, p.Tries, p.NextTry = "", 0, 0, 0
 	if err := m.Progress.In(ws).Replace(ctx, p); err != nil {
 		return err
@@ -431,8 +436,5 @@ func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progr
 	}
 	*h = *paused
 	m.Log.WarnContext(ctx, "a webhook was paused", "organization", t.Org.Slug, "webhook", h.ID, "reason", why)
-	if m.Paused != nil {
-		m.Paused(t, h)
-	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -208,8 +207,8 @@ func entries(writes []driver.Write, told []telling) (all []Event) {
 	return all
 }
 
-// positions gives out positions in the log of an organization whose engine this process uses alone, and knows which of
-// them are of writes that have not ended. The zero value must load before it is used.
+// positions gives out positions in the log of an organization. On an engine that this process uses alone, it knows which
+// of them are of writes that have not ended. The zero value reads the end of the log at its first use.
 type positions struct {
 	mu    sync.Mutex
 	of    driver.Workspace // from which next was read
@@ -240,7 +239,7 @@ func (p *positions) load(ctx context.Context, drv driver.Workspace, of *driver.C
 // take reserves n positions, from first on, until end is called.
 func (p *positions) take(
 	ctx context.Context, drv driver.Workspace, of *driver.Collection, n int,
-) (first int64, end func(), err error) {
+) (first int64, end func(error), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.load(ctx, drv, of); err != nil {
@@ -252,7 +251,7 @@ func (p *positions) take(
 		p.taken = map[int64]bool{}
 	}
 	p.taken[first] = true
-	return first, func() {
+	return first, func(error) {
 		p.mu.Lock()
 		delete(p.taken, first)
 		p.mu.Unlock()
@@ -291,44 +290,40 @@ func (p *positions) count(
 // eventsCounter is the counter of positions on engines that several processes use.
 const eventsCounter = "events"
 
-// logged returns the writes with those of their log entries before them, and how many these are. After the write, end
-// must be called with its error.
-func (h *home) logged(
-	ctx context.Context, r *residence, writes []driver.Write, told []telling,
-) (all []driver.Write, n int, end func(error), err error) {
-	found := entries(writes, told)
-	if n = len(found); n == 0 {
-		return writes, 0, func(error) {}, nil
+// reserve takes n positions for entries, from first on. After their write, end must be called with its error.
+func (h *home) reserve(ctx context.Context, r *residence, n int) (first int64, end func(error), err error) {
+	of := h.store.events.spec.collection
+	if !h.store.Remote(r.backend()) {
+		return h.log.take(ctx, r.drv, of, n)
 	}
-	kind, shared := h.store.events, h.store.Remote(r.backend())
-	var first int64
-	var done func()
-	if shared {
-		first, err = h.log.count(ctx, r.drv, kind.spec.collection, n)
-	} else {
-		first, done, err = h.log.take(ctx, r.drv, kind.spec.collection, n)
-	}
+	first, err = h.log.count(ctx, r.drv, of, n)
+	return first, func(err error) {
+		if err != nil {
+			h.fill(r, first, n)
+		}
+	}, err
+}
+
+// logged stores entries at the next positions, and then the writes, in one batch. The position of an error is that of the
+// writes.
+func (h *home) logged(ctx context.Context, r *residence, found []Event, writes []driver.Write, beyond bool) (err error) {
+	first, end, err := h.reserve(ctx, r, len(found))
 	if err != nil {
-		return nil, 0, nil, err
+		return err
 	}
-	all = make([]driver.Write, n, n+len(writes))
+	err = errAborted // if what follows panics
+	defer func() { end(err) }()
+	all := make([]driver.Write, len(found), len(found)+len(writes))
 	for i := range found {
 		if all[i], err = h.entry(&found[i], first+int64(i)); err != nil {
-			return nil, 0, nil, err
+			return err
 		}
 	}
-	return append(all, writes...), n, func(err error) {
-		switch {
-		case !shared:
-			done()
-		case err != nil:
-			h.unuse(r, first, n)
-		}
-		if err == nil && h.store.committed != nil {
-			h.store.committed(h.who.org)
-		}
-	}, nil
+	err = shifted(h.keep(ctx, r, append(all, writes...), beyond), len(found))
+	return err
 }
+
+var errAborted = errors.New("the write was aborted")
 
 // entry returns the write of an entry at a position.
 func (h *home) entry(c *Event, position int64) (driver.Write, error) {
@@ -338,16 +333,18 @@ func (h *home) entry(c *Event, position int64) (driver.Write, error) {
 	return driver.Write{Collection: h.store.events.spec.collection, Op: driver.Insert, Doc: doc}, err
 }
 
-// unuse fills the positions of a write that has failed, so that readers of other processes do not wait for it. If it
-// fails, they wait until the entry would be settled.
-func (h *home) unuse(r *residence, first int64, n int) {
+// fill stores empty entries at the positions of a write that has failed, so that readers in other processes do not wait
+// for it. If some of its entries were stored nevertheless, or fill fails, they wait until the entries would be settled.
+func (h *home) fill(r *residence, first int64, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
 	defer cancel()
+	writes := make([]driver.Write, 0, n)
 	for i := range n {
 		if w, err := h.entry(&Event{}, first+int64(i)); err == nil {
-			_ = r.drv.Write(ctx, []driver.Write{w})
+			writes = append(writes, w)
 		}
 	}
+	_ = r.drv.Write(ctx, writes)
 }
 
 // shifted corrects the position of an engine's error by the number of writes that precede those of the caller.
@@ -361,344 +358,31 @@ func shifted(err error, before int) error {
 	return err
 }
 
-// Bounds of reading a log.
-const (
-	eventsPage = 500 // entries that are read at once
-	eventsRead = 4   // pages that one call reads at most
-	// A change of another process counts as settled after this many leases: its write is acknowledged within one or
-	// never, and the rest is for clocks that differ.
-	settledAfter = 4
-)
-
-// EventsQuery asks for changes.
-type EventsQuery struct {
-	After int64    // only later ones
-	Kinds []string // names of kinds, see Store.Tell
-	Of    string   // only of records with this definition, if it is set
-	Limit int      // from 1
-	// See says of changes of one kind which of them the reader sees.
-	See func(ctx context.Context, kind string, changes []Event) ([]Seen, error)
-}
-
-// asks reports whether the query is about the change.
-func (q *EventsQuery) asks(c *Event) bool {
-	return c.Kind != "" && slices.Contains(q.Kinds, c.Kind) && (q.Of == "" || c.Of == q.Of)
-}
-
-// Seen says whether a reader sees a change.
-type Seen byte
-
-// The reader sees the change if it sees the record. Lost: the reader saw the record before the change, and does not see
-// it any more.
-const (
-	Hidden Seen = iota
-	Shown
-	Lost
-)
-
-// Events are a part of the log.
-type Events struct {
-	Events []Event
-	// UpTo is the position up to which the log was read. Nothing will be added before it.
-	UpTo int64
-	// More: the log goes on.
-	More bool
-}
-
-// ErrEventsGone: changes after the position may have been removed from the log.
-var ErrEventsGone = errors.New("the event log no longer goes back so far")
-
-// Events returns the next changes that the query asks for and its reader sees or has lost. Others are passed over; a
-// call reads at most 2,000 entries, so that a part may be empty although More follow. Errors: ErrEventsGone, ErrUnavailable, ErrQuery.
-func (w *Workspace) Events(ctx context.Context, q EventsQuery) (Events, error) {
-	out := Events{UpTo: q.After}
-	for range eventsRead {
-		page, more, err := w.settledEvents(ctx, out.UpTo)
-		if err != nil {
-			return out, err
-		}
-		if err := q.see(ctx, page); err != nil {
-			return out, err
-		}
-		for i := range page {
-			if page[i].Seen != Hidden {
-				if len(out.Events) == q.Limit {
-					out.More = true
-					return out, nil
-				}
-				out.Events = append(out.Events, page[i])
-			}
-			out.UpTo = page[i].Position()
-		}
-		if out.More = more; !more {
-			return out, nil
-		}
-	}
-	return out, nil
-}
-
-// settledEvents returns the next entries, up to the first to which something may still be added before it, and
-// whether more follow that can be read now.
-func (w *Workspace) settledEvents(ctx context.Context, after int64) (page []Event, more bool, err error) {
-	if w.home == nil {
-		return nil, false, fmt.Errorf("%w: the control workspace has no event log", ErrQuery)
-	}
-	kind, r := w.store.events, w.home.at.Load()
-	shared, last := w.store.Remote(r.backend()), int64(math.MaxInt64)
-	if !shared {
-		if last, err = w.home.log.settled(ctx, r.drv, kind.spec.collection); err != nil {
-			return nil, false, translate(kind.spec, err)
-		}
-	}
-	all := w.whole()
-	page, err = kind.In(all).Find(ctx, Query{
-		Filter: Where(F("id"), driver.Gt, positionID(after)), Sort: []Order{Asc("id")}, Limit: eventsPage,
-	})
-	if err == nil && (len(page) == 0 || page[0].Position() > after+1) {
-		err = all.checkKept(ctx, after)
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	more = len(page) == eventsPage
-	if shared {
-		n, err := all.confirmed(ctx, page, after)
-		return page[:n], more && n == len(page), err
-	}
-	for i := range page {
-		if page[i].Position() > last {
-			return page[:i], false, nil
-		}
-	}
-	return page, more, nil
-}
-
-// whole returns the workspace with all records of the organization.
-func (w *Workspace) whole() *Workspace {
-	return &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org}
-}
-
-// checkKept returns ErrEventsGone unless every entry after the position is still in the log. TrimEvents leaves the last
-// entry that it could remove, and BeginEvents begins the log with an entry, so that positions before the first one are
-// not complete.
-func (w *Workspace) checkKept(ctx context.Context, after int64) error {
-	first, err := w.store.events.In(w).First(ctx, Query{Sort: []Order{Asc("id")}})
-	if errors.Is(err, ErrNotFound) || err == nil && first.Position() > after {
-		return ErrEventsGone
-	}
-	return err
-}
-
-// TrimEvents removes entries from before a time in Unix milliseconds, and returns how many. Error: ErrUnavailable.
-func (w *Workspace) TrimEvents(ctx context.Context, before int64) (n int64, err error) {
-	log := w.store.events.In(w)
-	for {
-		page, err := log.Find(ctx, Query{Sort: []Order{Asc("id")}, Limit: eventsPage})
-		if err != nil {
-			return n, err
-		}
-		old := 0
-		for old < len(page) && page[old].CreatedAt < before {
-			old++
-		}
-		var gone []*Event
-		for i := range max(0, old-1) {
-			gone = append(gone, &page[i])
-		}
-		if len(gone) == 0 {
-			return n, nil
-		}
-		if err := log.Delete(ctx, gone...); err != nil {
-			return n, err
-		}
-		if n += int64(len(gone)); old < len(page) {
-			return n, nil
-		}
-	}
-}
-
-// EventsEnd returns a position before which nothing will be added to the log, near its end. Errors: ErrUnavailable,
-// ErrQuery.
-func (w *Workspace) EventsEnd(ctx context.Context) (int64, error) {
-	kind, r := w.store.events, w.home.at.Load()
-	if !w.store.Remote(r.backend()) {
-		last, err := w.home.log.settled(ctx, r.drv, kind.spec.collection)
-		return last, translate(kind.spec, err)
-	}
-	old := w.store.now().Add(-settledAfter * w.store.leases.Settled).UnixMilli()
-	before := positionID(math.MaxInt64)
-	for last := int64(0); ; {
-		page, err := kind.In(w.whole()).Find(ctx, Query{
-			Filter: Where(F("id"), driver.Lt, before), Sort: []Order{Desc("id")}, Limit: eventsPage,
-		})
-		if err != nil {
-			return 0, err
-		}
-		for i := range page {
-			if last = page[i].Position(); page[i].CreatedAt <= old {
-				return last, nil
-			}
-			before = page[i].ID
-		}
-		if len(page) < eventsPage {
-			return last, nil // the log began a moment ago, with an entry after which all is logged
-		}
-	}
-}
-
-// confirmed returns how many of the entries are settled, on an engine that several processes use: their positions have
-// no gap that a write under way could fill, and their writes are stored. Entries whose writes will never be stored are
-// emptied.
-func (w *Workspace) confirmed(ctx context.Context, page []Event, after int64) (int, error) {
-	old := w.store.now().Add(-settledAfter * w.store.leases.Settled).UnixMilli()
-	stored, err := w.revisions(ctx, page)
-	if err != nil {
-		return 0, err
-	}
-	for i := range page {
-		c := &page[i]
-		if c.Position() != after+1 && c.CreatedAt > old {
-			return i, nil
-		}
-		after = c.Position()
-		if c.Kind == "" {
-			continue
-		}
-		rev, there := stored[recordOf{c.Kind, c.Record}]
-		happened := rev >= c.Revision
-		if c.Gone {
-			happened = !there
-		} else if !there { // it was deleted for good since, or never stored
-			happened = c.CreatedAt <= old || slices.ContainsFunc(page[i+1:], func(later Event) bool {
-				return later.Record == c.Record && later.Kind == c.Kind
-			})
-		}
-		switch {
-		case happened:
-		case c.CreatedAt > old:
-			return i, nil
-		default:
-			c.Kind = ""
-		}
-	}
-	return len(page), nil
-}
-
-// recordOf names a record in the log.
-type recordOf struct{ kind, id string }
-
-// revisions returns the revisions of the records of entries.
-func (w *Workspace) revisions(ctx context.Context, page []Event) (map[recordOf]int64, error) {
-	ids := map[string][]string{}
-	for i := range page {
-		if c := &page[i]; w.store.told[c.Kind] != nil && !slices.Contains(ids[c.Kind], c.Record) {
-			ids[c.Kind] = append(ids[c.Kind], c.Record)
-		}
-	}
-	all := map[recordOf]int64{}
-	for kind, ids := range ids {
-		found, err := w.Revisions(ctx, w.store.told[kind], ids)
-		if err != nil {
-			return nil, err
-		}
-		for id, rev := range found {
-			all[recordOf{kind, id}] = rev
-		}
-	}
-	return all, nil
-}
-
-// Revisions returns the revisions of those of the records that the workspace shows, in any state. There may be at most
-// MaxLimit identifiers. Errors: ErrUnavailable, ErrQuery.
-func (w *Workspace) Revisions(ctx context.Context, s *Spec, ids []string) (map[string]int64, error) {
-	found := make(map[string]int64, len(ids))
-	note := func(d *driver.Document) error {
-		if d == nil { // the engine starts over
-			clear(found)
-		} else {
-			found[d.ID] = d.Rev
-		}
-		return nil
-	}
-	_, err := w.documents(ctx, s, Query{Filter: In("id", ids...), State: Either, Limit: len(ids)}, note)
-	return found, err
-}
-
-// see sets which changes of the page the reader sees.
-func (q *EventsQuery) see(ctx context.Context, page []Event) error {
-	at := map[string][]int{}
-	for i := range page {
-		if q.asks(&page[i]) {
-			at[page[i].Kind] = append(at[page[i].Kind], i)
-		}
-	}
-	for kind, at := range at {
-		changes := make([]Event, len(at))
-		for n, i := range at {
-			changes[n] = page[i]
-		}
-		seen, err := q.See(ctx, kind, changes)
-		if err != nil {
-			return err
-		}
-		for n, i := range at {
-			page[i].Seen = seen[n]
-		}
-	}
-	return nil
-}
-
-// Covers reports whether the workspace shows records with these teams.
-func (w *Workspace) Covers(teams []string) bool {
-	return !w.scoped || w.scope.All || len(teams) == 0 ||
-		slices.ContainsFunc(teams, func(team string) bool { return slices.Contains(w.scope.Teams, team) })
-}
-
-// BeginEvents returns once all writes that are acknowledged from now on are logged, and the position in the log then.
-// The placement of the organization must say since a time that it is Followed. Errors: ErrUnavailable, that of the
+// BeginEvents begins the event log, and returns once all writes that are acknowledged from now on are logged. The
+// placement of the organization must have said since that time that it is Followed. Errors: ErrUnavailable, that of the
 // context.
-func (w *Workspace) BeginEvents(ctx context.Context, since time.Time) (int64, error) {
+func (w *Workspace) BeginEvents(ctx context.Context, since time.Time) error {
 	h := w.home
 	r, err := h.ask(ctx, 0)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if !r.Followed {
-		return 0, fmt.Errorf("%w: the organization is not followed", ErrQuery)
+		return fmt.Errorf("%w: the organization is not followed", ErrQuery)
 	}
 	if h.store.Remote(r.backend()) {
 		// Writes under a placement that was read before may be acknowledged until its lease ends.
 		select {
 		case <-time.After(time.Until(since.Add(h.store.leases.Settled))):
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+			return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 		}
 	} else {
 		h.writing.Lock()   // until the writes of this process that began before have ended
 		h.writing.Unlock() //nolint:staticcheck // later ones know the placement
 	}
-	return h.mark(ctx)
-}
-
-// mark stores an entry that tells nothing, and returns its position.
-func (h *home) mark(ctx context.Context) (position int64, err error) {
-	r, err := h.permit(ctx)
-	if err != nil {
-		return 0, err
+	if r, err = h.permit(ctx); err != nil {
+		return err
 	}
-	of, done := h.store.events.spec.collection, func() {}
-	if h.store.Remote(r.backend()) {
-		position, err = h.log.count(ctx, r.drv, of, 1)
-	} else {
-		position, done, err = h.log.take(ctx, r.drv, of, 1)
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	w, err := h.entry(&Event{}, position)
-	if err == nil {
-		err = r.drv.Write(ctx, []driver.Write{w})
-	}
-	return position, err
+	return h.logged(ctx, r, make([]Event, 1), nil, true) // nothing is complete before it
 }

@@ -282,16 +282,17 @@ func (h *home) write(ctx context.Context, writes []driver.Write, told []telling,
 	if err != nil {
 		return err
 	}
+	var found []Event
 	if r.Followed {
-		all, n, end, err := h.logged(ctx, r, writes, told)
-		if err != nil {
-			return err
-		}
-		err = shifted(h.keep(ctx, r, all, beyond), n)
-		end(err)
-		return err
+		found = entries(writes, told)
 	}
-	return h.keep(ctx, r, writes, beyond)
+	if len(found) == 0 {
+		return h.keep(ctx, r, writes, beyond)
+	}
+	if err = h.logged(ctx, r, found, writes, beyond); err == nil && h.store.committed != nil {
+		h.store.committed(h.who.org)
+	}
+	return err
 }
 
 // keep stores the writes in a residence.

@@ -1,0 +1,306 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"tenantry/backends/driver"
+)
+
+// Bounds of reading a log.
+const (
+	eventsPage = 500 // entries that are read at once
+	eventsRead = 4   // pages that one call reads at most
+	// An entry of another process counts as settled after this many leases: its write is acknowledged within one or
+	// never, and the rest is for clocks that differ.
+	settledAfter = 4
+)
+
+// EventsQuery asks for events.
+type EventsQuery struct {
+	After int64    // only later ones
+	Kinds []string // names of kinds, see Store.Tell
+	Of    string   // only of records with this definition, if it is set
+	Limit int      // from 1
+	// See says which events of one kind the reader sees.
+	See func(ctx context.Context, kind string, events []Event) ([]Seen, error)
+}
+
+// asks reports whether the query is about the event.
+func (q *EventsQuery) asks(c *Event) bool {
+	return c.Kind != "" && slices.Contains(q.Kinds, c.Kind) && (q.Of == "" || c.Of == q.Of)
+}
+
+// Seen says whether a reader sees an event.
+type Seen byte
+
+// The reader sees the event if it sees the record. Lost: the reader saw the record before the event, and does not see it
+// any more.
+const (
+	Hidden Seen = iota
+	Shown
+	Lost
+)
+
+// Events are a part of the log.
+type Events struct {
+	Events []Event
+	// UpTo is the position up to which the log was read. Nothing will be added before it.
+	UpTo int64
+	// More: the log goes on.
+	More bool
+}
+
+// ErrEventsGone: events after the position may have been removed from the log.
+var ErrEventsGone = errors.New("the event log no longer goes back so far")
+
+// Events returns the next events that the query asks for and its reader sees or has lost. Others are passed over; a call
+// reads at most 2,000 entries, so that a part may be empty although More follow. Errors: ErrEventsGone, ErrUnavailable,
+// ErrQuery.
+func (w *Workspace) Events(ctx context.Context, q EventsQuery) (Events, error) {
+	out := Events{UpTo: q.After}
+	for range eventsRead {
+		page, more, err := w.settledEvents(ctx, out.UpTo)
+		if err != nil {
+			return out, err
+		}
+		if err := q.see(ctx, page); err != nil {
+			return out, err
+		}
+		for i := range page {
+			if page[i].Seen != Hidden {
+				if len(out.Events) == q.Limit {
+					out.More = true
+					return out, nil
+				}
+				out.Events = append(out.Events, page[i])
+			}
+			out.UpTo = page[i].Position()
+		}
+		if out.More = more; !more {
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+// settledEvents returns the next entries, up to the first to which something may still be added before it, and
+// whether more follow that can be read now.
+func (w *Workspace) settledEvents(ctx context.Context, after int64) (page []Event, more bool, err error) {
+	if w.home == nil {
+		return nil, false, fmt.Errorf("%w: the control workspace has no event log", ErrQuery)
+	}
+	kind, r := w.store.events, w.home.at.Load()
+	shared, last := w.store.Remote(r.backend()), int64(math.MaxInt64)
+	if !shared {
+		if last, err = w.home.log.settled(ctx, r.drv, kind.spec.collection); err != nil {
+			return nil, false, translate(kind.spec, err)
+		}
+	}
+	all := w.whole()
+	found, err := kind.In(all).FindPart(ctx, Query{
+		Filter: Where(F("id"), driver.Gt, positionID(after)), Sort: []Order{Asc("id")}, Limit: eventsPage, Bytes: BatchBytes,
+	})
+	page = found.Records
+	if err == nil && (len(page) == 0 || page[0].Position() > after+1) {
+		err = all.checkKept(ctx, after)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	more = len(page) == eventsPage || found.Cut
+	if shared {
+		n, err := all.confirmed(ctx, page, after)
+		return page[:n], more && n == len(page), err
+	}
+	for i := range page {
+		if page[i].Position() > last {
+			return page[:i], false, nil
+		}
+	}
+	return page, more, nil
+}
+
+// whole returns the workspace with all records of the organization.
+func (w *Workspace) whole() *Workspace {
+	return &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org}
+}
+
+// checkKept returns ErrEventsGone unless every entry after the position is still in the log. TrimEvents leaves the last
+// entry that it could remove, and BeginEvents begins the log with an entry, so that positions before the first one are
+// not complete.
+func (w *Workspace) checkKept(ctx context.Context, after int64) error {
+	first, err := w.store.events.In(w).First(ctx, Query{Sort: []Order{Asc("id")}})
+	if errors.Is(err, ErrNotFound) || err == nil && first.Position() > after {
+		return ErrEventsGone
+	}
+	return err
+}
+
+// TrimEvents removes entries from before a time in Unix milliseconds, and returns how many. Error: ErrUnavailable.
+func (w *Workspace) TrimEvents(ctx context.Context, before int64) (n int64, err error) {
+	log := w.store.events.In(w)
+	for {
+		page, err := log.Find(ctx, Query{Sort: []Order{Asc("id")}, Limit: eventsPage})
+		if err != nil {
+			return n, err
+		}
+		old := 0
+		for old < len(page) && page[old].CreatedAt < before {
+			old++
+		}
+		var gone []*Event
+		for i := range max(0, old-1) {
+			gone = append(gone, &page[i])
+		}
+		if len(gone) == 0 {
+			return n, nil
+		}
+		if err := log.Delete(ctx, gone...); err != nil {
+			return n, err
+		}
+		if n += int64(len(gone)); old < len(page) {
+			return n, nil
+		}
+	}
+}
+
+// EventsEnd returns a position before which nothing will be added to the log, near its end. Errors: ErrUnavailable,
+// ErrQuery.
+func (w *Workspace) EventsEnd(ctx context.Context) (int64, error) {
+	kind, r := w.store.events, w.home.at.Load()
+	if !w.store.Remote(r.backend()) {
+		last, err := w.home.log.settled(ctx, r.drv, kind.spec.collection)
+		return last, translate(kind.spec, err)
+	}
+	old := w.store.now().Add(-settledAfter * w.store.leases.Settled).UnixMilli()
+	before := positionID(math.MaxInt64)
+	for last := int64(0); ; {
+		page, err := kind.In(w.whole()).Find(ctx, Query{
+			Filter: Where(F("id"), driver.Lt, before), Sort: []Order{Desc("id")}, Limit: eventsPage,
+		})
+		if err != nil {
+			return 0, err
+		}
+		for i := range page {
+			if last = page[i].Position(); page[i].CreatedAt <= old {
+				return last, nil
+			}
+			before = page[i].ID
+		}
+		if len(page) < eventsPage {
+			return last, nil // the log began a moment ago, with an entry after which all is logged
+		}
+	}
+}
+
+// confirmed returns how many of the entries are settled, on an engine that several processes use: their positions have
+// no gap that a write under way could fill, and their writes are stored. Entries whose writes will never be stored are
+// emptied.
+func (w *Workspace) confirmed(ctx context.Context, page []Event, after int64) (int, error) {
+	old := w.store.now().Add(-settledAfter * w.store.leases.Settled).UnixMilli()
+	stored, err := w.revisions(ctx, page)
+	if err != nil {
+		return 0, err
+	}
+	for i := range page {
+		c := &page[i]
+		if c.Position() != after+1 && c.CreatedAt > old {
+			return i, nil
+		}
+		after = c.Position()
+		if c.Kind == "" {
+			continue
+		}
+		rev, there := stored[recordOf{c.Kind, c.Record}]
+		happened := rev >= c.Revision
+		if c.Gone {
+			happened = !there
+		} else if !there { // it was deleted for good since, or never stored
+			happened = c.CreatedAt <= old || slices.ContainsFunc(page[i+1:], func(later Event) bool {
+				return later.Record == c.Record && later.Kind == c.Kind
+			})
+		}
+		switch {
+		case happened:
+		case c.CreatedAt > old:
+			return i, nil
+		default:
+			c.Kind = ""
+		}
+	}
+	return len(page), nil
+}
+
+// recordOf names a record in the log.
+type recordOf struct{ kind, id string }
+
+// revisions returns the revisions of the records of entries.
+func (w *Workspace) revisions(ctx context.Context, page []Event) (map[recordOf]int64, error) {
+	ids := map[string][]string{}
+	for i := range page {
+		if c := &page[i]; w.store.told[c.Kind] != nil && !slices.Contains(ids[c.Kind], c.Record) {
+			ids[c.Kind] = append(ids[c.Kind], c.Record)
+		}
+	}
+	all := map[recordOf]int64{}
+	for kind, ids := range ids {
+		found, err := w.Revisions(ctx, w.store.told[kind], ids)
+		if err != nil {
+			return nil, err
+		}
+		for id, rev := range found {
+			all[recordOf{kind, id}] = rev
+		}
+	}
+	return all, nil
+}
+
+// Revisions returns the revisions of those of the records that the workspace shows, in any state. There may be at most
+// MaxLimit identifiers. Errors: ErrUnavailable, ErrQuery.
+func (w *Workspace) Revisions(ctx context.Context, s *Spec, ids []string) (map[string]int64, error) {
+	found := make(map[string]int64, len(ids))
+	note := func(d *driver.Document) error {
+		if d == nil { // the engine starts over
+			clear(found)
+		} else {
+			found[d.ID] = d.Rev
+		}
+		return nil
+	}
+	_, err := w.documents(ctx, s, Query{Filter: In("id", ids...), State: Either, Limit: len(ids)}, note)
+	return found, err
+}
+
+// see sets which events of the page the reader sees.
+func (q *EventsQuery) see(ctx context.Context, page []Event) error {
+	at := map[string][]int{}
+	for i := range page {
+		if q.asks(&page[i]) {
+			at[page[i].Kind] = append(at[page[i].Kind], i)
+		}
+	}
+	for kind, at := range at {
+		events := make([]Event, len(at))
+		for n, i := range at {
+			events[n] = page[i]
+		}
+		seen, err := q.See(ctx, kind, events)
+		if err != nil {
+			return err
+		}
+		for n, i := range at {
+			page[i].Seen = seen[n]
+		}
+	}
+	return nil
+}
+
+// Covers reports whether the workspace shows records with these teams.
+func (w *Workspace) Covers(teams []string) bool {
+	return !w.scoped || w.scope.All || len(teams) == 0 ||
+		slices.ContainsFunc(teams, func(team string) bool { return slices.Contains(w.scope.Teams, team) })
+}

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 
 	"tenantry/tenants"
 )
@@ -19,11 +20,15 @@ type Feed struct {
 	access *Access
 }
 
+// ErrBehind: the caller has not taken yet what it was sent.
+var ErrBehind = errors.New("the caller has not taken yet what it was sent")
+
 // Line is the connection of a caller to a Feed. It is not safe for concurrent use.
 type Line interface {
-	// Send sends a piece. With patient set it waits until the caller takes it; otherwise what the caller does not take at
-	// once is kept for the next call, which may have an empty piece. After an error, with which the line is closed, the
-	// caller may have got part of it.
+	// Send sends a piece. With patient set it waits until the caller takes it. Otherwise it keeps what the caller does not
+	// take at once, and later calls, which may have an empty piece, send that first. Until the caller has taken all of it,
+	// they return ErrBehind and take no piece. With any other error, also if the caller takes nothing for five seconds,
+	// the line is closed, and the caller may have got part of the piece.
 	Send(piece []byte, patient bool) error
 	// Confirm returns nil while the caller may have the feed, and the organization as it was confirmed last. Errors:
 	// those of Access.Confirm.

@@ -73,7 +73,7 @@ func (d *Directory) Follow(ctx context.Context, t *Tenant) (*EventLog, error) {
 	}
 	name := org.EventLog.Name
 	since := time.Now().Add(-time.Duration(d.now().UnixMilli()-org.EventLog.Since) * time.Millisecond)
-	if _, err = t.workspace.BeginEvents(ctx, since); err != nil {
+	if err = t.workspace.BeginEvents(ctx, since); err != nil {
 		return nil, fmt.Errorf("beginning the event log: %w", err)
 	}
 	org, err = d.change(ctx, id, func(o *Organization) error {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,7 +20,7 @@ const (
 	// feedPatience is how long a caller of a feed may take for what it is sent.
 	feedPatience = 5 * time.Second
 	feedBuffer   = 64 << 10 // bytes that the system keeps for a caller that reads slowly
-	feedBehind   = 64 << 10 // bytes that the gateway keeps besides
+	feedsBehind  = 32 << 20 // bytes that the gateway keeps besides, for all callers
 )
 
 // feed answers with a feed. The connection is taken from the server, so that a feed costs neither a goroutine nor the
@@ -51,11 +53,10 @@ func (x *exchange) feed(ctx context.Context, f *operation.Feed) *operation.Probl
 	_ = h.Write(&head) // to memory
 	head.WriteString("Date: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n\r\n")
 	x.leave() // a feed takes no room of a request
-	l := &line{conn: conn, feed: f, place: place}
+	l := &line{kept: &x.p.feedsBehind, conn: conn, feed: f, place: place}
 	l.raw = rawOf(conn)
 	_ = conn.SetDeadline(time.Time{}) // an error shows with the first piece
 	if l.Send(head.Bytes(), true) == nil {
-		_ = conn.SetDeadline(time.Time{})
 		f.Join(l)
 	}
 	return nil
@@ -86,64 +87,89 @@ type line struct {
 	raw    syscall.RawConn // nil: every piece waits for the caller
 	feed   *operation.Feed
 	place  place
-	behind []byte    // what the caller has not taken yet
-	since  time.Time // when that began
+	kept   *atomic.Int64
+	behind []byte    // what the caller has not taken yet, at most a piece
+	since  time.Time // when it last took something
 	closed sync.Once
 }
 
 // Send implements operation.Line.
 func (l *line) Send(piece []byte, patient bool) error {
-	err := l.send(piece, patient || l.raw == nil)
-	if err != nil {
+	var err error
+	if patient || l.raw == nil {
+		err = l.wait(piece)
+	} else {
+		err = l.try(piece)
+	}
+	if err != nil && !errors.Is(err, operation.ErrBehind) {
 		l.Close()
 	}
 	return err
 }
 
-var errBehind = errors.New("the caller reads too slowly")
-
-func (l *line) send(piece []byte, patient bool) error {
-	l.behind = append(l.behind, piece...)
-	if len(l.behind) == 0 {
-		return nil
+// wait sends a piece, and what the caller has not taken before.
+func (l *line) wait(piece []byte) error {
+	err := l.conn.SetWriteDeadline(time.Now().Add(feedPatience))
+	if err == nil {
+		_, err = l.conn.Write(append(l.behind, piece...))
 	}
-	if patient {
-		err := l.conn.SetWriteDeadline(time.Now().Add(feedPatience))
-		if err == nil {
-			_, err = l.conn.Write(l.behind)
+	l.keep(nil)
+	return errors.Join(err, l.conn.SetWriteDeadline(time.Time{}))
+}
+
+// try sends what the caller takes at once.
+func (l *line) try(piece []byte) error {
+	if len(l.behind) > 0 {
+		switch n, err := l.write(l.behind); {
+		case err != nil:
+			return err
+		case n > 0:
+			l.keep(l.behind[n:])
+			l.since = time.Now()
 		}
-		l.behind = nil
+		if len(l.behind) > 0 {
+			if time.Since(l.since) > feedPatience {
+				return errStopped
+			}
+			return operation.ErrBehind
+		}
+	}
+	n, err := l.write(piece)
+	if n == len(piece) || err != nil {
 		return err
 	}
-	if l.since.IsZero() {
-		l.since = time.Now()
+	l.since = time.Now()
+	if l.keep(slices.Clone(piece[n:])); l.kept.Load() > feedsBehind {
+		return errStopped
 	}
-	var failed error
-	err := l.raw.Write(func(fd uintptr) bool {
-		for len(l.behind) > 0 {
-			n, err := syscall.Write(int(fd), l.behind)
-			switch {
-			case errors.Is(err, syscall.EINTR):
+	return nil
+}
+
+// keep replaces what is kept for the caller.
+func (l *line) keep(behind []byte) {
+	l.kept.Add(int64(len(behind) - len(l.behind)))
+	l.behind = behind
+}
+
+var errStopped = errors.New("the caller has stopped reading")
+
+// write writes as much as the system takes at once.
+func (l *line) write(piece []byte) (n int, err error) {
+	failed := l.raw.Write(func(fd uintptr) bool {
+		for err == nil && n < len(piece) {
+			var some int
+			if some, err = syscall.Write(int(fd), piece[n:]); errors.Is(err, syscall.EINTR) {
+				err = nil
 				continue
-			case err != nil && !errors.Is(err, syscall.EAGAIN):
-				failed = err
 			}
-			if err != nil {
-				return true
-			}
-			l.behind = l.behind[n:]
+			n += max(some, 0)
 		}
 		return true
 	})
-	switch {
-	case err != nil || failed != nil:
-		return errors.Join(err, failed)
-	case len(l.behind) == 0:
-		l.behind, l.since = nil, time.Time{}
-	case len(l.behind) > feedBehind, time.Since(l.since) > feedPatience:
-		return errBehind
+	if errors.Is(err, syscall.EAGAIN) {
+		err = nil
 	}
-	return nil
+	return n, errors.Join(failed, err)
 }
 
 // Confirm implements operation.Line.
@@ -153,6 +179,7 @@ func (l *line) Confirm(ctx context.Context) (*tenants.Tenant, error) { return l.
 func (l *line) Close() {
 	l.closed.Do(func() {
 		_ = l.conn.Close()
+		l.keep(nil)
 		l.place.leave()
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tenantry/backends/store"
@@ -100,6 +101,7 @@ type Pipeline struct {
 	addresses   *cache.Map[source, *flood] // by organization, operation and address
 	outages     outages
 	paces       *fairqueue.Queue[int64] // of streams, by organization
+	feedsBehind atomic.Int64            // bytes that callers of feeds have not taken yet
 }
 
 // New returns a Pipeline.

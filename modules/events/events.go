@@ -12,6 +12,7 @@ import (
 
 	"tenantry/backends/record"
 	"tenantry/backends/store"
+	"tenantry/internal/fairqueue"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/operation"
@@ -32,7 +33,10 @@ type Module struct {
 // the gateway stops.
 func New(keep func() time.Duration, background func(string, func(context.Context)) bool) *Module {
 	m := &Module{keep: keep}
-	m.feeds = feeds{m: m, background: background, of: map[string]*feed{}}
+	m.feeds = feeds{
+		m: m, background: background, of: map[string]*feed{},
+		turns: fairqueue.Queue[int64]{Size: catchingUp, Share: catchingUpOfOne, Places: catchUpWaiting},
+	}
 	return m
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
+	"tenantry/internal/fairqueue"
 	"tenantry/internal/fault"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -27,6 +28,12 @@ const (
 	feedLife      = time.Hour              // after which a reader must ask again, so that its session ends in time
 	feedPage      = 200                    // events that are sent at once
 	feedNote      = time.Hour              // between two notes that the log is read
+	// Readers that come back with an old cursor are told what they missed in turns: so many at a time, in all and of one
+	// organization, and for so many parts before others have theirs.
+	catchingUp, catchingUpOfOne = 8, 2
+	catchUpParts                = 4
+	catchUpWaiting              = 4096
+	recovering                  = 8 // readers that lag, told at each tick
 )
 
 type streamInput struct {
@@ -106,6 +113,7 @@ type reader struct {
 	began     time.Time
 	at        int64 // the position up to which it was told
 	gone      bool
+	lagging   bool // it has not been told all that the others were
 }
 
 // viewOf names a scope.
@@ -120,6 +128,7 @@ func viewOf(s store.Scope) string {
 type feeds struct {
 	m          *Module
 	background func(string, func(context.Context)) bool
+	turns      fairqueue.Queue[int64] // of readers that catch up
 
 	mu    sync.Mutex
 	ended bool
@@ -150,7 +159,7 @@ func (s *feeds) join(t *tenants.Tenant, log *tenants.EventLog, r *reader) {
 	ctx, cancel := context.WithTimeout(context.Background(), feedLife)
 	defer cancel()
 	hello := fmt.Sprintf("retry: 2000\nid: %s\n\n", log.Cursor(r.at))
-	if r.line.Send([]byte(hello), true) != nil || s.m.catchUp(ctx, t, log, r, true) != nil {
+	if r.line.Send([]byte(hello), true) != nil || s.catchUp(ctx, t, log, r) != nil {
 		r.line.Close()
 		return
 	}
@@ -171,6 +180,31 @@ func (s *feeds) join(t *tenants.Tenant, log *tenants.EventLog, r *reader) {
 		delete(s.of, log.Name)
 	}
 }
+
+// catchUp tells a reader what happened before it joins, a few parts at a time: others have their turns in between.
+func (s *feeds) catchUp(ctx context.Context, t *tenants.Tenant, log *tenants.EventLog, r *reader) error {
+	for more := true; more; {
+		if err := s.turns.Enter(ctx, t.Org.OrgID); err != nil {
+			return err
+		}
+		var err error
+		for n := 0; more && err == nil && n < catchUpParts; n++ {
+			if _, err = r.line.Confirm(ctx); err == nil {
+				more, err = s.m.tell(ctx, t, log, r, true)
+			}
+		}
+		s.turns.Leave(t.Org.OrgID)
+		if err != nil {
+			return err
+		}
+		if s.isEnded() {
+			return errEnded
+		}
+	}
+	return nil
+}
+
+var errEnded = errors.New("the feeds have ended")
 
 // add gives the feed a reader; it returns false once the feed has ended.
 func (f *feed) add(r *reader) bool {
@@ -206,7 +240,7 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	defer tick.Stop()
 	defer s.end(f)
 	for n := 0; ; {
-		if !f.admit(ctx) || ctx.Err() != nil || s.isEnded() {
+		if !f.admit() || ctx.Err() != nil || s.isEnded() {
 			return
 		}
 		look := true
@@ -217,6 +251,7 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 		case <-tick.C:
 			n++
 			f.confirm(ctx, n)
+			f.recover(ctx)
 			// Events of other processes are looked for.
 			look = f.tenant.Workspace().Remote() && n%2 == 0 || n%feedRound == 0
 		}
@@ -228,20 +263,39 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 }
 
 // admit takes those that have joined. It returns false, and takes no more, if there are no readers.
-func (f *feed) admit(ctx context.Context) bool {
+func (f *feed) admit() bool {
 	f.mu.Lock()
-	joined := f.joining
-	f.joining = nil
-	f.ended = len(f.readers)+len(joined) == 0
-	f.mu.Unlock()
-	for _, r := range joined {
-		if r.at < f.at && f.m.catchUp(ctx, f.tenant, f.log, r, false) != nil { // what the others were told meanwhile
-			r.line.Close()
+	defer f.mu.Unlock()
+	for _, r := range f.joining {
+		r.lagging = r.at < f.at // the others were told something meanwhile
+	}
+	f.readers, f.joining = append(f.readers, f.joining...), nil
+	f.ended = len(f.readers) == 0
+	return !f.ended
+}
+
+// recover tells readers that lag what they have not been told, some of them at a time.
+func (f *feed) recover(ctx context.Context) {
+	most := recovering
+	for _, r := range f.readers {
+		if most == 0 {
+			return
+		}
+		if !r.lagging || r.gone {
 			continue
 		}
-		f.readers = append(f.readers, r)
+		most--
+		if err := r.line.Send(nil, false); err != nil { // what it was sent before comes first
+			r.gone = !errors.Is(err, operation.ErrBehind)
+			continue
+		}
+		switch _, err := f.m.tell(ctx, f.tenant, f.log, r, false); {
+		case err == nil:
+			r.lagging = r.at < f.at
+		case !errors.Is(err, operation.ErrBehind):
+			r.end()
+		}
 	}
-	return !f.ended
 }
 
 // end closes what is left of a feed.
@@ -266,14 +320,14 @@ func (f *feed) confirm(ctx context.Context, n int) {
 		r := f.readers[i]
 		t, err := r.line.Confirm(ctx)
 		switch {
-		case err != nil, time.Since(r.began) > feedLife, r.line.Send(nil, false) != nil:
+		case err != nil, time.Since(r.began) > feedLife, !r.flushed():
 			r.end()
 		case t != nil:
 			f.tenant, f.confirmed = t, true
 		}
 	}
 	if n%feedHeartbeat == 0 {
-		f.each(func(r *reader) []byte { return []byte(":\n\n") })
+		f.each(func(r *reader) { r.send([]byte(":\n\n")) })
 	}
 	if time.Since(f.noted) > feedNote {
 		f.noted = time.Now()
@@ -334,7 +388,10 @@ func (f *feed) send(ctx context.Context, events []store.Event) error {
 		}
 	}
 	last := events[len(events)-1].Position()
-	f.each(func(r *reader) []byte {
+	f.each(func(r *reader) {
+		if r.lagging {
+			return
+		}
 		shown := seen[r.view]
 		var text []byte
 		for i := range events {
@@ -342,8 +399,10 @@ func (f *feed) send(ctx context.Context, events []store.Event) error {
 				text = append(text, pieces[i]...)
 			}
 		}
-		r.at = max(r.at, last)
-		return text
+		r.send(text)
+		if !r.lagging {
+			r.at = max(r.at, last)
+		}
 	})
 	return nil
 }
@@ -385,54 +444,70 @@ func piece(log *tenants.EventLog, e *store.Event) []byte {
 	return fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", shown.ID, shown.Kind, data)
 }
 
-// each sends to all readers what text returns for them, several at a time. Those that do not take it are cut off.
-func (f *feed) each(text func(*reader) []byte) {
-	var sending sync.WaitGroup
+// flushed sends what the reader has not taken yet, and reports whether it may still take it.
+func (r *reader) flushed() bool {
+	err := r.line.Send(nil, false)
+	return err == nil || errors.Is(err, operation.ErrBehind)
+}
+
+// send sends text without waiting. A reader that has not taken what came before lags from then on; one that has gone, or
+// takes nothing for long, is cut off.
+func (r *reader) send(text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	switch err := r.line.Send(text, false); {
+	case errors.Is(err, operation.ErrBehind):
+		r.lagging = true
+	case err != nil:
+		r.gone = true
+	}
+}
+
+// each calls do for all readers, several at a time.
+func (f *feed) each(do func(*reader)) {
+	var doing sync.WaitGroup
 	share := max(1, (len(f.readers)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	for part := range slices.Chunk(f.readers, share) {
-		send := func() {
+		all := func() {
 			for _, r := range part {
-				if t := text(r); !r.gone && len(t) > 0 && r.line.Send(t, false) != nil {
-					r.gone = true
+				if !r.gone {
+					do(r)
 				}
 			}
 		}
 		if len(part) == len(f.readers) {
-			send()
+			all()
 			return
 		}
-		sending.Go(send)
+		doing.Go(all)
 	}
-	sending.Wait()
+	doing.Wait()
 }
 
-// catchUp sends a reader what happened before it joins.
-func (m *Module) catchUp(ctx context.Context, t *tenants.Tenant, log *tenants.EventLog, r *reader, patient bool) error {
-	for {
-		if _, err := r.line.Confirm(ctx); err != nil {
-			return err
-		}
-		part, err := m.all(ctx, t, r.at)
-		if err != nil {
-			return err
-		}
-		shown, err := m.seen(ctx, t, r, part.Events)
-		if err != nil {
-			return err
-		}
-		var text bytes.Buffer
-		for i := range part.Events {
-			if e := &part.Events[i]; shown[i] && r.wants(e) {
-				text.Write(piece(log, e))
-			}
-		}
-		if r.at = part.UpTo; text.Len() > 0 {
-			if err := r.line.Send(text.Bytes(), patient); err != nil {
-				return err
-			}
-		}
-		if !part.More {
-			return nil
+// tell sends a reader the next part of the log, and reports whether more follows.
+func (m *Module) tell(
+	ctx context.Context, t *tenants.Tenant, log *tenants.EventLog, r *reader, patient bool,
+) (more bool, err error) {
+	part, err := m.all(ctx, t, r.at)
+	if err != nil {
+		return false, err
+	}
+	shown, err := m.seen(ctx, t, r, part.Events)
+	if err != nil {
+		return false, err
+	}
+	var text bytes.Buffer
+	for i := range part.Events {
+		if e := &part.Events[i]; shown[i] && r.wants(e) {
+			text.Write(piece(log, e))
 		}
 	}
+	if text.Len() > 0 {
+		if err := r.line.Send(text.Bytes(), patient); err != nil {
+			return false, err
+		}
+	}
+	r.at = part.UpTo
+	return part.More, nil
 }

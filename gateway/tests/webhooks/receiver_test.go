@@ -120,6 +120,18 @@ func (r *receiver) awaitSome(t testing.TB, n int) []message {
 	return r.await(t, fmt.Sprintf("%d deliveries", n), func(accepted, _ []message) bool { return len(accepted) >= n })
 }
 
+// awaitEvents waits until n events were accepted, each counted once for each path.
+func (r *receiver) awaitEvents(t testing.TB, n int) []message {
+	t.Helper()
+	return r.await(t, fmt.Sprintf("%d events", n), func(accepted, _ []message) bool {
+		events := map[string]bool{}
+		for i := range accepted {
+			events[accepted[i].path+" "+accepted[i].Data.ID] = true
+		}
+		return len(events) >= n
+	})
+}
+
 // verify fails unless the message is signed with the secret.
 func (m *message) verify(t testing.TB, secret string) {
 	t.Helper()

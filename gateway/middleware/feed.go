@@ -66,7 +66,10 @@ func (x *exchange) feed(ctx context.Context, f *operation.Feed) *operation.Probl
 func rawOf(conn net.Conn) syscall.RawConn {
 	for {
 		switch c := conn.(type) {
-		case *net.TCPConn:
+		case interface { // a TCP connection, or what embeds one
+			syscall.Conn
+			SetWriteBuffer(bytes int) error
+		}:
 			_ = c.SetWriteBuffer(feedBuffer)
 			raw, err := c.SyscallConn()
 			if err != nil {

@@ -33,7 +33,8 @@ const (
 	catchingUp, catchingUpOfOne = 8, 2
 	catchUpParts                = 4
 	catchUpWaiting              = 4096
-	recovering                  = 8 // readers that lag, told at each tick
+	// At each tick readers that lag are told what they missed: at most so many parts, and so many of one reader.
+	recovering, recoveringOfOne = 32, 8
 )
 
 type streamInput struct {
@@ -251,7 +252,7 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 		case <-tick.C:
 			n++
 			f.confirm(ctx, n)
-			f.recover(ctx)
+			f.recover(ctx, n)
 			// Events of other processes are looked for.
 			look = f.tenant.Workspace().Remote() && n%2 == 0 || n%feedRound == 0
 		}
@@ -274,28 +275,36 @@ func (f *feed) admit() bool {
 	return !f.ended
 }
 
-// recover tells readers that lag what they have not been told, some of them at a time.
-func (f *feed) recover(ctx context.Context) {
+// recover tells readers that lag what they have not been told, some of them at the tick n.
+func (f *feed) recover(ctx context.Context, n int) {
 	most := recovering
-	for _, r := range f.readers {
-		if most == 0 {
-			return
-		}
-		if !r.lagging || r.gone {
-			continue
-		}
-		most--
-		if err := r.line.Send(nil, false); err != nil { // what it was sent before comes first
-			r.gone = !errors.Is(err, operation.ErrBehind)
-			continue
-		}
-		switch _, err := f.m.tell(ctx, f.tenant, f.log, r, false); {
-		case err == nil:
-			r.lagging = r.at < f.at
-		case !errors.Is(err, operation.ErrBehind):
-			r.end()
+	for i := range f.readers {
+		r := f.readers[(i+n)%len(f.readers)]
+		for part := 0; r.lagging && !r.gone && part < recoveringOfOne; part++ {
+			if most--; most < 0 {
+				return
+			}
+			if !f.recoverOne(ctx, r) {
+				break
+			}
 		}
 	}
+}
+
+// recoverOne tells a reader that lags the next part of what it missed, and reports whether it took it.
+func (f *feed) recoverOne(ctx context.Context, r *reader) bool {
+	if err := r.line.Send(nil, false); err != nil { // what it was sent before comes first
+		r.gone = !errors.Is(err, operation.ErrBehind)
+		return false
+	}
+	_, err := f.m.tell(ctx, f.tenant, f.log, r, false)
+	switch {
+	case err == nil:
+		r.lagging = r.at < f.at
+	case !errors.Is(err, operation.ErrBehind):
+		r.end()
+	}
+	return err == nil
 }
 
 // end closes what is left of a feed.

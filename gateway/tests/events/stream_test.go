@@ -199,13 +199,12 @@ func TestStream_SlowReader(t *testing.T) {
 	bulk := `{"records":[` + strings.TrimSuffix(strings.Repeat(`{"first_name":"A"},`, 200), ",") + `]}`
 	sent := int64(0)
 	fixture.AwaitWithin(t, "the slow reader is cut off", 2*time.Minute, func() bool {
-		c.Want(t, http.StatusOK, http.MethodPost, "/api/contacts/bulk", bulk)
-		sent += 200
+		if sent < 4000 { // much more than the buffers between take
+			c.Want(t, http.StatusOK, http.MethodPost, "/api/contacts/bulk", bulk)
+			sent += 200
+		}
 		return fixture.Metric(t, g, "tenantry_feeds") == 1
 	})
-	if acme.Tenant(t).Workspace().Remote() { // the substitute reads all documents for each page, too slowly for so many
-		sent = min(sent, 200)
-	}
 	fixture.Await(t, "the other reader has everything", func() bool { return got.Load() >= sent })
 }
 

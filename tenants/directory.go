@@ -28,11 +28,12 @@ type Kinds struct {
 // NewKinds declares the kinds.
 func NewKinds() Kinds {
 	organizations := store.Must[Organization](store.Spec{
-		Name: "organizations", Fields: []string{"org_id", "slug", "state", "sends"},
+		Name: "organizations", Fields: []string{"org_id", "slug", "state", "sends", "due_at"},
 		Indexes: []store.Index{
 			{Fields: []string{"slug"}, Unique: true}, {Fields: []string{"org_id"}, Unique: true}, {Fields: []string{"sends"}, Sparse: true},
+			{Fields: []string{"state", "due_at"}},
 		},
-		Access: []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Where: []string{"sends"}}, {Sort: []string{"slug"}}},
+		Access: []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Where: []string{"sends"}}, {Where: []string{"state", "due_at"}, Sort: []string{"due_at"}}, {Sort: []string{"slug"}}},
 	})
 	installations := store.Must[Installation](store.Spec{Name: "installations"})
 	return Kinds{Organizations: organizations, Installations: installations,

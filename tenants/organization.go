@@ -93,6 +93,10 @@ type Organization struct {
 	// Sends is set while the organization may have webhooks, which was noted at SendsSince (Unix milliseconds).
 	Sends      string `json:"sends,omitempty" use:"local"`
 	SendsSince int64  `json:"sends_since,omitempty" use:"local"`
+	// DueAt is when work of the organization is due that is done on time, in Unix milliseconds; 0: there is none. It was
+	// last made earlier, or as early, at DueSince.
+	DueAt    int64 `json:"due_at,omitempty" use:"local"`
+	DueSince int64 `json:"due_since,omitempty" use:"local"`
 	// CopyOf is the slug of the organization of which a backup is being copied into this new one; empty: all is copied.
 	CopyOf string `json:"copy_of,omitempty" use:"local"`
 	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not

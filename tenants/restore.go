@@ -188,6 +188,7 @@ func (m *mover) atArrival(ctx context.Context, b *store.Batch, o *Organization) 
 		return err
 	}
 	o.RestoredAt = m.d.now().UnixMilli()
+	o.DueAt, o.DueSince = o.RestoredAt, o.RestoredAt // what is due is looked for among the documents of the backup
 	m.d.voidAccess(o)
 	return nil
 }
@@ -305,6 +306,7 @@ func (d *Directory) revive(ctx context.Context, slug string, r *Restoration) (*M
 		was.Restores, was.AccessRev, was.defaults = o.Restores, max(o.AccessRev, was.AccessRev), o.defaults
 		was.Former, was.Finisher, was.Move, was.Ending, was.Leaving, was.EventLog = "", "", nil, nil, nil, nil
 		was.RestoredAt = d.now().UnixMilli()
+		was.DueAt, was.DueSince = was.RestoredAt, was.RestoredAt
 		was.Place = o.Move.To
 		if r.From.Org.Ending != nil { // it was deleted, but not erased yet
 			was.State = r.From.Org.Ending.Was

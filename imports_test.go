@@ -47,7 +47,7 @@ var fenced = []struct {
 	{"zombiezen.com/", []string{"backends/sqlite"}},
 	{"go.mongodb.org/", []string{"backends/mongo"}},
 	{"github.com/minio/", []string{"backends/blobs/s3"}},
-	{"golang.org/x/image", []string{"internal/picture"}},
+	{"golang.org/x/image", []string{"internal/picture", "gateway/console/chart"}},
 	{"filippo.io/", []string{"gateway/backup"}},
 	{"tenantry/backends/blobs/s3", []string{"gateway", "backends/blobs/s3"}},
 	{"golang.org/x/mod", []string{"modules/audit"}},
@@ -60,7 +60,7 @@ var fenced = []struct {
 
 // maxPackages bounds the packages of libraries in the program, including the standard library, because the first build
 // on a machine compiles all of them.
-const maxPackages = 561
+const maxPackages = 570
 
 // unbuilt are libraries that only tests use, or that libraries import for features the program does not use.
 var unbuilt = []string{

@@ -21,6 +21,15 @@ import (
 //go:embed assets
 var assets embed.FS
 
+// Sheet returns a style sheet of pages; empty: there is none of that name.
+func Sheet(name string) string {
+	text, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
 // Renderer renders the templates. Safe for concurrent use.
 type Renderer struct {
 	templates *template.Template

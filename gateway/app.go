@@ -149,6 +149,7 @@ func (a *App) build() error {
 	a.background.Every(flushInterval, "storing usage", a.usage.Flush)
 	a.background.Every(trashTick, "emptying the trash", a.takeTrashTurn)
 	a.sendMail()
+	a.mailReports()
 	if !a.unsent {
 		a.webhooks.Start(a.background)
 	}

@@ -95,9 +95,12 @@ func (s *Services) openModules(more []Module) error {
 	})
 	s.events = events.New(func() time.Duration { return s.settings().Events.Keep }, s.background.Go)
 	s.webhooks = s.openWebhooks()
+	if err := s.openSchedules(); err != nil {
+		return err
+	}
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
-		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.webhooks, s.mails, s.audit, s.seals, s.heads, s.usage,
+		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.webhooks, s.schedules, s.mails, s.audit, s.seals, s.heads, s.usage,
 		&organization.Module{
 			Directory: s.directory, Defaults: s.limiter.Defaults,
 			FileBytes: s.fileBytes,

@@ -340,7 +340,7 @@ func (r *orgRestore) moving(p tenants.MoveProgress) {
 func (s *Services) continuing() (names []string) {
 	all := slices.Concat(s.audit.Kept(), s.seals.Kept(), s.heads.Kept(), s.usage.Kept(), s.contents.Kept(), s.imports.Kept(), s.mails.Kept())
 	names = []string{store.EventsKind}
-	for _, spec := range record.Specs(append(slices.Concat(all, s.webhooks.Notes()), s.idempotency, s.files.Transfers)) {
+	for _, spec := range record.Specs(append(slices.Concat(all, s.webhooks.Notes(), s.schedules.Notes()), s.idempotency, s.files.Transfers)) {
 		names = append(names, spec.Name)
 	}
 	return names

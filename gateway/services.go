@@ -34,6 +34,7 @@ import (
 	"tenantry/modules/webhooks"
 	"tenantry/operation/idempotency"
 	"tenantry/reports"
+	"tenantry/reports/schedules"
 	"tenantry/tenants"
 	"tenantry/tenants/announce"
 	"tenantry/tenants/identity"
@@ -82,6 +83,7 @@ type Services struct {
 	heads        *audit.Heads
 	events       *events.Module
 	webhooks     *webhooks.Module
+	schedules    *schedules.Module
 	sends        *sendMetrics
 	idempotency  *idempotency.Log
 	usage        *usage.Meter

@@ -146,6 +146,13 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 				"organization", slug, "error", failed)
 		}
 	}
+	if err == nil {
+		failed := background.Try(func() error { return a.schedules.Trim(ctx, t) })
+		if failed != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "old runs of reports could not be removed and will be retried",
+				"organization", slug, "error", failed)
+		}
+	}
 	for i := 0; err == nil && i < len(a.rows); i++ {
 		row := &a.rows[i]
 		if row.Expire == nil || keep == 0 {

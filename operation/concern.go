@@ -24,6 +24,7 @@ const (
 	UnusedRights                  // it has had the permissions Unused for long and never needed them
 	OpenToAll                     // everybody who has its address can read it
 	Halted                        // the gateway paused it
+	Failing                       // what it does by itself failed when it last did it
 )
 
 // Concerns are the records of a list that somebody should check.
@@ -33,3 +34,7 @@ type Concerns struct {
 	// AtLeast: there may be more than Count, because not every record was examined.
 	AtLeast bool
 }
+
+// BoundLoan refuses a key that would have something done later on behalf of a service account.
+const BoundLoan = "A key that expires or is bound to addresses cannot have something sent or done later, because that " +
+	"would not be bound in this way"

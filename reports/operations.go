@@ -76,7 +76,7 @@ func shareURL(baseURL, pid string) string { return baseURL + "/shared/reports/" 
 
 func (m *Module) get(ctx context.Context, c *operation.Call, r peeked, _ struct{}) (operation.Result, error) {
 	c.Revision = r.Rev
-	entitled, err := m.entitled(ctx, c, r.Report)
+	entitled, err := m.entitled(ctx, c.Tenant, c.Principal, r.Report)
 	if err != nil {
 		return operation.Result{}, err
 	}
@@ -87,7 +87,7 @@ func (m *Module) get(ctx context.Context, c *operation.Call, r peeked, _ struct{
 
 // shown returns reports as the caller sees them.
 func (m *Module) shown(ctx context.Context, c *operation.Call, all ...*Report) ([]*Configuration, error) {
-	entitled, err := m.entitled(ctx, c, all...)
+	entitled, err := m.entitled(ctx, c.Tenant, c.Principal, all...)
 	out, show := make([]*Configuration, len(all)), m.configurations(c)
 	for i, r := range all {
 		out[i] = show(r, entitled[i])
@@ -95,10 +95,10 @@ func (m *Module) shown(ctx context.Context, c *operation.Call, all ...*Report) (
 	return out, err
 }
 
-// entitled returns for each report whether the caller may see everything that it and its children show, even if the
-// request names fewer teams.
-func (m *Module) entitled(ctx context.Context, c *operation.Call, all ...*Report) ([]bool, error) {
-	scope := c.Principal.Scope(c.Tenant, nil)
+// entitled returns for each report whether somebody may see everything that it and its children show, whatever teams a
+// request names.
+func (m *Module) entitled(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, all ...*Report) ([]bool, error) {
+	scope := p.Scope(t, nil)
 	entitled := make([]bool, len(all))
 	var ids []string
 	for i, r := range all {
@@ -107,7 +107,7 @@ func (m *Module) entitled(ctx context.Context, c *operation.Call, all ...*Report
 		}
 	}
 	slices.Sort(ids)
-	found, err := m.reportsOf(ctx, c.Tenant, slices.Compact(ids))
+	found, err := m.reportsOf(ctx, t, slices.Compact(ids))
 	more := map[string]*Report{} // reports that show more than the caller may see
 	for i := range found {
 		if !covered(scope, found[i].Teams) {
@@ -118,7 +118,7 @@ func (m *Module) entitled(ctx context.Context, c *operation.Call, all ...*Report
 		return entitled, err
 	}
 	for i, r := range all {
-		b := bundleOf(c.Tenant, r, nil)
+		b := bundleOf(t, r, nil)
 		entitled[i] = entitled[i] && !slices.ContainsFunc(childIDs(r), func(id string) bool { return more[id] != nil && b.sees(more[id]) })
 	}
 	return entitled, err

@@ -39,7 +39,7 @@ func bodyTypes() map[string]any { return map[string]any{"query": Query{}, "input
 // change. It voids the tokens of a report that is purged.
 func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Report) error {
 	both := slices.DeleteFunc([]*Report{was, rec}, func(r *Report) bool { return r == nil })
-	switch entitled, err := m.entitled(ctx, c, both...); {
+	switch entitled, err := m.entitled(ctx, c.Tenant, c.Principal, both...); {
 	case err != nil:
 		return err
 	case slices.Contains(entitled, false):

@@ -149,10 +149,23 @@ func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.
 	return m.exported(ctx, c, in, it.selected.Title, plan)
 }
 
-// exported answers all rows of a plan, read page by page.
+// exported answers all rows of a plan.
 func (m *Module) exported(
 	ctx context.Context, c *operation.Call, in export.Input, title string, plan Plan,
 ) (operation.Result, error) {
+	rows, err := m.whole(ctx, plan)
+	if err != nil {
+		return operation.Result{}, err
+	}
+	return answerRows(c, in, title, plan.Columns, rows)
+}
+
+// rowsReader calls a function with the rows of a report, part by part.
+type rowsReader func(context.Context, func([][]any) error) error
+
+// whole returns a reader of all rows of a plan, of which the first part has been read. The error is a 422 if there are
+// more than an export may have.
+func (m *Module) whole(ctx context.Context, plan Plan) (rowsReader, error) {
 	plan.whole = true
 	at := window{most: exportPage}
 	if plan.list == nil {
@@ -163,21 +176,21 @@ func (m *Module) exported(
 	}
 	data, err := m.part(ctx, plan, at)
 	if err != nil {
-		return operation.Result{}, err
+		return nil, err
 	}
 	if !plan.limited && (data.Total > plan.limit || plan.list == nil && data.Truncated && !data.cut) {
-		return operation.Result{}, fault.One(
+		return nil, fault.One(
 			"query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit,
 		)
 	}
 	if plan.list == nil && data.cut { // groups cannot be read in parts
-		return operation.Result{}, fault.One(
+		return nil, fault.One(
 			"query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit",
 			MaxBytes>>20,
 		)
 	}
 	plan.countAhead = false
-	return answerRows(c, in, title, plan.Columns, func(ctx context.Context, write func([][]any) error) error {
+	return func(ctx context.Context, write func([][]any) error) error {
 		for {
 			if err := write(data.Rows); err != nil {
 				return err
@@ -190,31 +203,40 @@ func (m *Module) exported(
 				return err
 			}
 		}
-	})
+	}, nil
 }
 
 // answerRows answers the rows that rows writes, part by part.
 func answerRows(
-	c *operation.Call, in export.Input, title string, columns []Column,
-	rows func(context.Context, func([][]any) error) error,
+	c *operation.Call, in export.Input, title string, columns []Column, rows rowsReader,
 ) (operation.Result, error) {
+	names := namesOf(columns)
+	return export.Answer(c, in, title, names, func(ctx context.Context, w *export.Writer) error {
+		return rows.write(ctx, w, names)
+	})
+}
+
+func namesOf(columns []Column) []string {
 	names := make([]string, len(columns))
 	for i, column := range columns {
 		names[i] = column.Name
 	}
-	return export.Answer(c, in, title, names, func(ctx context.Context, w *export.Writer) error {
-		return rows(ctx, func(part [][]any) error {
-			for _, row := range part {
-				line := make(map[string]any, len(row))
-				for i, v := range row {
-					line[names[i]] = v
-				}
-				if err := w.Row(line, func() []any { return row }); err != nil {
-					return err
-				}
+	return names
+}
+
+// write writes the rows, whose columns have those names.
+func (rows rowsReader) write(ctx context.Context, w *export.Writer, names []string) error {
+	return rows(ctx, func(part [][]any) error {
+		for _, row := range part {
+			line := make(map[string]any, len(row))
+			for i, v := range row {
+				line[names[i]] = v
 			}
-			return nil
-		})
+			if err := w.Row(line, func() []any { return row }); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

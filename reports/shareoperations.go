@@ -27,7 +27,7 @@ func (m *Module) maintained(ctx context.Context, c *operation.Call, what string)
 	if err != nil {
 		return nil, err
 	}
-	entitled, err := m.entitled(ctx, c, r)
+	entitled, err := m.entitled(ctx, c.Tenant, c.Principal, r)
 	if err == nil && !entitled[0] {
 		err = showsMore(what)
 	}
@@ -97,7 +97,7 @@ func (m *Module) listShares(
 	if err != nil {
 		return out, err
 	}
-	entitled, err := m.entitled(ctx, c, r)
+	entitled, err := m.entitled(ctx, c.Tenant, c.Principal, r)
 	if err != nil {
 		return out, err
 	}

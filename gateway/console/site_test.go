@@ -68,6 +68,8 @@ func rich(t *testing.T, change func(string) string, options ...gatewaytest.Optio
 	const js = "application/json"
 	account := made("/api/service-accounts", js, `{"name":"Shop of the North","permissions":["contacts"]}`)
 	made("/api/webhooks", js, `{"name":"Shop hook","url":"https://localhost/hook","account":"`+account+`"}`)
+	reporter := made("/api/service-accounts", js, `{"name":"Reporter of the North","permissions":["manage_reports"]}`)
+	made("/api/report-schedules", js, `{"name":"Shop report","report":"`+demo.SecureReportID+`","account":"`+reporter+`","recipients":["ada@example.com"]}`)
 	made("/api/keys", js, `{"name":"Shop key","kind":"server_full","account":"`+account+`"}`)
 	made("/api/custom-reports/"+demo.SecureReportID+"/share", js, `{"params":{"country":"DE"}}`)
 	tried := "/api/import/" + made("/api/import?as=contacts&dry_run=true", "text/csv", "Email,Town\nnobody@example.com,Bonn\nno address,Ulm\n")

@@ -55,6 +55,7 @@ type App interface {
 	EmptyTrash(ctx context.Context) (taken bool, err error)
 	SignHeads(ctx context.Context)
 	SendMail(ctx context.Context) error
+	MailReports(ctx context.Context) error
 	Mails() *mail.Module
 	PutUsage(ctx context.Context, slug string, days []*usage.Day) error
 	FlushUsage(ctx context.Context)

@@ -3,7 +3,9 @@ package mail
 import (
 	"bytes"
 	"embed"
+	"fmt"
 	htmltemplate "html/template"
+	"slices"
 	"strings"
 	texttemplate "text/template"
 	"unicode"
@@ -25,6 +27,32 @@ type Content struct {
 	Unsubscribe string
 	// Organization is the name of the organization.
 	Organization string
+	Pictures     []Picture
+	Table        Table
+	Files        []File
+}
+
+// Picture is a picture in a mail.
+type Picture struct {
+	PNG []byte `json:"png"`
+	Alt string `json:"alt"` // what it shows, in words
+	// Width and Height are how large it is shown, in pixels.
+	Width  int              `json:"width"`
+	Height int              `json:"height"`
+	Source htmltemplate.URL `json:"-"` // its address in the mail
+}
+
+// Table is a table in a mail.
+type Table struct {
+	Head []string   `json:"head,omitempty"`
+	Rows [][]string `json:"rows,omitempty"`
+	Note string     `json:"note,omitempty"` // below it
+}
+
+// File is attached to a mail.
+type File struct {
+	Name string `json:"name"`
+	Data []byte `json:"data"`
 }
 
 // Fact is a value with its label.
@@ -67,6 +95,10 @@ func (c *Content) bounded() *Content {
 	b, room := *c, maxBody
 	b.Subject, b.Title, b.Organization = line(c.Subject), line(c.Title), line(c.Organization)
 	b.Facts = nil
+	b.Pictures = slices.Clone(c.Pictures)
+	for i := range b.Pictures {
+		b.Pictures[i].Source = htmltemplate.URL("cid:" + pictureID(i)) //nolint:gosec // it has no value of anybody
+	}
 	for _, f := range c.Facts {
 		if len(b.Facts) == maxFacts || room <= 0 {
 			break
@@ -77,6 +109,9 @@ func (c *Content) bounded() *Content {
 	}
 	return &b
 }
+
+// pictureID returns the Content-ID of a picture.
+func pictureID(i int) string { return fmt.Sprintf("picture-%d", i) }
 
 //go:embed mail.html mail.txt
 var templates embed.FS

@@ -30,7 +30,7 @@ import (
 // Mail is a mail to one address, or to those that its topic finds when it is sent.
 type Mail struct {
 	store.Meta
-	Topic  string `json:"topic" rule:"enum=invitation|password|sign_in|form_alert|key_expires|webhook_paused" use:"filter" doc:"What it is about." example:"invitation"`
+	Topic  string `json:"topic" rule:"enum=invitation|password|sign_in|form_alert|key_expires|webhook_paused|report" use:"filter" doc:"What it is about." example:"invitation"`
 	To     string `json:"to" doc:"The address, with only its first character and its domain." example:"a***@example.com"`
 	State  string `json:"state" rule:"enum=waiting|sent|failed" use:"filter" doc:"waiting: it will be sent, or tried again. sent: the mail server took it. failed: it will not be sent." example:"sent"`
 	Tries  int    `json:"tries" doc:"How often the mail server was asked to take it." example:"1"`
@@ -59,6 +59,7 @@ const (
 	FormAlert     = "form_alert"
 	KeyExpires    = "key_expires"
 	WebhookPaused = "webhook_paused"
+	ReportTopic   = "report"
 )
 
 // message is what a mail holds sealed.
@@ -117,8 +118,11 @@ type Options struct {
 	// Form returns the form with what a submission says, nil if there is no alert any more. Only the recipients are
 	// needed if submission is empty.
 	Form func(ctx context.Context, t *tenants.Tenant, form, submission string) (*Form, error)
-	// Leave removes an address from the recipients of a form, and returns its label; "" if it is gone.
-	Leave   func(ctx context.Context, t *tenants.Tenant, form, address string) (label string, err error)
+	// Leave removes an address from the recipients of a form, and returns its label; "" if it is gone. LeaveReport does
+	// that for the schedule of a report, and returns its name.
+	Leave, LeaveReport func(ctx context.Context, t *tenants.Tenant, id, address string) (label string, err error)
+	// Report returns what the mails of the run of a schedule show, nil if it is gone.
+	Report  func(ctx context.Context, t *tenants.Tenant, run string) (*Report, error)
 	BaseURL func(slug string) string
 	Now     func() time.Time
 	Log     *slog.Logger

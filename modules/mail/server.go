@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -224,5 +225,18 @@ func (s *Server) message(id, name, to string, c *Content, now time.Time) (*gomai
 	}
 	m.SetBodyString(gomail.TypeTextPlain, text)
 	m.AddAlternativeString(gomail.TypeTextHTML, html)
+	for i, p := range c.Pictures {
+		id := pictureID(i)
+		err := m.EmbedReader(id+".png", bytes.NewReader(p.PNG), gomail.WithFileContentID(id), gomail.WithFileContentType("image/png"))
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range c.Files {
+		err := m.AttachReader(line(f.Name), bytes.NewReader(f.Data), gomail.WithFileContentType("text/csv; charset=utf-8"))
+		if err != nil {
+			return nil, err
+		}
+	}
 	return m, nil
 }

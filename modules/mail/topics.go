@@ -84,6 +84,8 @@ func (m *Module) compose(ctx context.Context, t *tenants.Tenant, rec *Mail, in *
 		return m.composeKey(t, *in)
 	case WebhookPaused:
 		return m.composeWebhook(t, *in)
+	case ReportTopic:
+		return m.composeReport(ctx, t, *in)
 	}
 	return nil, nil // of a later version
 }
@@ -169,7 +171,7 @@ func (m *Module) composeAlert(ctx context.Context, t *tenants.Tenant, in message
 	if c.Subject == "" {
 		c.Subject = c.Title
 	}
-	c.Unsubscribe, err = m.unsubscribeURL(ctx, t, d.Form, in.To)
+	c.Unsubscribe, err = m.unsubscribeURL(ctx, t, subscription{Form: d.Form, Address: in.To})
 	return c, err
 }
 

@@ -15,7 +15,8 @@ import (
 
 // subscription is what a token to unsubscribe holds, encrypted, so that the address is not in links.
 type subscription struct {
-	Form    string `json:"f"`
+	Form    string `json:"f,omitempty"`
+	Report  string `json:"r,omitempty"` // identifier of its schedule, instead of a form
 	Address string `json:"a"`
 }
 
@@ -27,22 +28,27 @@ const (
 
 // UnsubscribeToken returns the token with which a recipient of a form's alerts ends them. Errors: those of data keys.
 func (m *Module) UnsubscribeToken(ctx context.Context, t *tenants.Tenant, form, address string) (string, error) {
-	text, err := json.Marshal(subscription{form, address})
+	return m.unsubscribeToken(ctx, t, subscription{Form: form, Address: address})
+}
+
+func (m *Module) unsubscribeToken(ctx context.Context, t *tenants.Tenant, of subscription) (string, error) {
+	text, err := json.Marshal(of)
 	if err != nil {
 		return "", err
 	}
 	return m.vault(t).Seal(ctx, secrets.Place{Collection: collection, Record: unsubscribeRecord}, sealedField, string(text))
 }
 
-// unsubscribeURL returns the address of the page that ends alerts.
-func (m *Module) unsubscribeURL(ctx context.Context, t *tenants.Tenant, form, address string) (string, error) {
-	token, err := m.UnsubscribeToken(ctx, t, form, address)
+// unsubscribeURL returns the address of the page that ends mails.
+func (m *Module) unsubscribeURL(ctx context.Context, t *tenants.Tenant, of subscription) (string, error) {
+	token, err := m.unsubscribeToken(ctx, t, of)
 	return m.BaseURL(t.Org.Slug) + "/unsubscribe?token=" + url.QueryEscape(token), err
 }
 
 // Unsubscribed is the answer to unsubscribing.
 type Unsubscribed struct {
-	Form string `json:"form" doc:"Label of the form; empty if it is gone."`
+	Form   string `json:"form" doc:"Label of the form; empty if it is gone, and for a report."`
+	Report string `json:"report" doc:"Name of the schedule of a report; empty if it is gone, and for a form."`
 }
 
 type unsubscribeInput struct {
@@ -61,9 +67,9 @@ func (m *Module) unsubscribeOperation() operation.Row {
 			Failures: []operation.Failure{{Code: http.StatusForbidden, Message: notSubscribed, When: "the token is none of this organization"}},
 		},
 		Docs: operation.Docs{
-			Tag: "Mails", Summary: "Receive no more alerts of a form",
-			Description: "Takes the token in the link at the end of an alert, and removes its address from the recipients of the form. " +
-				"If it is none of them any more, nothing changes.",
+			Tag: "Mails", Summary: "Receive no more alerts of a form, or no more reports",
+			Description: "Takes the token in the link at the end of an alert or a report, and removes its address from the recipients of " +
+				"the form, or of the schedule. If it is none of them any more, nothing changes.",
 		},
 	}, m.unsubscribe)
 }
@@ -87,7 +93,12 @@ func (m *Module) unsubscribe(ctx context.Context, c *operation.Call, in unsubscr
 	if err != nil {
 		return Unsubscribed{}, operation.Forbidden(notSubscribed)
 	}
+	if of.Report != "" {
+		c.Note("report_schedule", of.Report)
+		name, err := m.LeaveReport(ctx, c.Tenant, of.Report, of.Address)
+		return Unsubscribed{Report: name}, err
+	}
 	c.Note("form_collection", of.Form)
 	label, err := m.Leave(ctx, c.Tenant, of.Form, of.Address)
-	return Unsubscribed{label}, err
+	return Unsubscribed{Form: label}, err
 }

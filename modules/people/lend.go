@@ -56,8 +56,5 @@ func (m *Module) Lend(ctx context.Context, c *operation.Call, account, field str
 	if !lasts {
 		return nil
 	}
-	return m.unlessBound(ctx, c, operation.Failure{Message: boundLoan})
+	return m.unlessBound(ctx, c, operation.Failure{Message: operation.BoundLoan})
 }
-
-const boundLoan = "A key that expires or is bound to addresses cannot have events sent, because the webhook would not be " +
-	"bound in this way"

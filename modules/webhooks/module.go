@@ -266,8 +266,7 @@ func lacks() operation.Failure {
 
 func bound() operation.Failure {
 	return operation.Failure{
-		Code: http.StatusForbidden, Message: "A key that expires or is bound to addresses cannot have events sent, because " +
-			"the webhook would not be bound in this way",
+		Code: http.StatusForbidden, Message: operation.BoundLoan,
 		When: "the calling key has expires_in or allowed_ips",
 	}
 }

@@ -89,34 +89,49 @@ func Answer(
 		return operation.Result{}, err
 	}
 	c.Header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name + "." + in.Format}))
-	names := make([]any, len(columns))
-	for i := range columns {
-		names[i] = columns[i]
-	}
 	out := operation.Result{Media: map[bool]string{
 		true: mediaCSV + "; charset=utf-8", false: operation.NDJSON,
 	}[in.Format == CSV]}
-	out.Stream = func(ctx context.Context, to io.Writer) error {
-		w := &Writer{json: json.NewEncoder(to), columns: at}
-		w.json.SetEscapeHTML(false)
-		if in.Format == CSV {
-			if in.BOM {
-				if _, err := io.WriteString(to, bom); err != nil {
-					return err
-				}
-			}
-			w.csv = csv.NewWriter(to)
-			if err := w.Row(nil, func() []any { return names }); err != nil {
+	out.Stream = func(ctx context.Context, to io.Writer) error { return in.write(ctx, to, columns, at, rows) }
+	return out, nil
+}
+
+// WriteCSV writes what an export of rows answers as CSV with all columns. Errors: those of rows and of to.
+func WriteCSV(ctx context.Context, to io.Writer, columns []string, rows func(context.Context, *Writer) error) error {
+	in := Input{Format: CSV, BOM: true}
+	at, err := in.columnIndexes(columns)
+	if err != nil {
+		return err
+	}
+	return in.write(ctx, to, columns, at, rows)
+}
+
+// write writes a file with the columns with those indexes.
+func (in Input) write(
+	ctx context.Context, to io.Writer, columns []string, at []int, rows func(context.Context, *Writer) error,
+) error {
+	w := &Writer{json: json.NewEncoder(to), columns: at}
+	w.json.SetEscapeHTML(false)
+	if in.Format == CSV {
+		if in.BOM {
+			if _, err := io.WriteString(to, bom); err != nil {
 				return err
 			}
 		}
-		if err := rows(ctx, w); err != nil || w.csv == nil {
+		w.csv = csv.NewWriter(to)
+		names := make([]any, len(columns))
+		for i := range columns {
+			names[i] = columns[i]
+		}
+		if err := w.Row(nil, func() []any { return names }); err != nil {
 			return err
 		}
-		w.csv.Flush()
-		return w.csv.Error()
 	}
-	return out, nil
+	if err := rows(ctx, w); err != nil || w.csv == nil {
+		return err
+	}
+	w.csv.Flush()
+	return w.csv.Error()
 }
 
 // Writer writes rows in the requested format. It is not safe for concurrent use.

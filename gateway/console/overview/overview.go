@@ -129,6 +129,8 @@ func notice(noun string, one operation.Concern) string {
 		return name + " has never been used"
 	case operation.Halted:
 		return name + " was paused"
+	case operation.Failing:
+		return name + " failed the last time"
 	case operation.OpenToAll:
 		return name + " is open to everybody who has its address"
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -45,6 +46,7 @@ type received struct {
 	Header     netmail.Header
 	Subject    string
 	Text, HTML string
+	Parts      map[string][]byte // by media type
 	Raw        string
 }
 
@@ -225,34 +227,49 @@ func parseMail(raw []byte) (received, error) {
 	if out.Subject, err = new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject")); err != nil {
 		return out, err
 	}
-	media, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
+	out.Parts = map[string][]byte{}
+	if err = out.read(m.Header.Get("Content-Type"), m.Body); err == nil && out.Parts["text/plain"] == nil {
+		err = errors.New("there is no text")
+	}
+	out.HTML = string(out.Parts["text/html"])
+	out.Text = strings.ReplaceAll(string(out.Parts["text/plain"]), "\r\n", "\n")
+	return out, err
+}
+
+// read reads the parts of a body.
+func (m *received) read(kind string, in io.Reader) error {
+	_, params, err := mime.ParseMediaType(kind)
 	if err != nil {
-		return out, err
+		return err
 	}
-	if media != "multipart/alternative" {
-		return out, errors.New("the media type is " + media)
-	}
-	parts := multipart.NewReader(m.Body, params["boundary"])
-	for {
+	for parts := multipart.NewReader(in, params["boundary"]); ; {
 		p, err := parts.NextRawPart()
 		if errors.Is(err, io.EOF) {
-			return out, nil
+			return nil
 		}
 		if err != nil {
-			return out, err
+			return err
+		}
+		kind := p.Header.Get("Content-Type")
+		if strings.HasPrefix(kind, "multipart/") {
+			if err := m.read(kind, p); err != nil {
+				return err
+			}
+			continue
 		}
 		var body io.Reader = p
-		if p.Header.Get("Content-Transfer-Encoding") == "quoted-printable" {
+		switch p.Header.Get("Content-Transfer-Encoding") {
+		case "quoted-printable":
 			body = quotedprintable.NewReader(p)
+		case "base64":
+			body = base64.NewDecoder(base64.StdEncoding, p) // it passes over line breaks
 		}
-		text, err := io.ReadAll(body)
+		media, _, err := mime.ParseMediaType(kind)
 		if err != nil {
-			return out, err
+			return err
 		}
-		if strings.HasPrefix(p.Header.Get("Content-Type"), "text/html") {
-			out.HTML = string(text)
-		} else {
-			out.Text = strings.ReplaceAll(string(text), "\r\n", "\n")
+		if m.Parts[media], err = io.ReadAll(body); err != nil {
+			return err
 		}
 	}
 }

@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tenantry/gateway/console/locale"
+	"tenantry/gateway/console/report"
+	"tenantry/internal/background"
+	"tenantry/modules/mail"
+	"tenantry/reports"
+	"tenantry/reports/schedules"
+	"tenantry/tenants"
+)
+
+// One replica at a time makes the runs of schedules that are due, of several organizations at once and a few of each
+// before others have their turn.
+const (
+	scheduleChore = "000000000000000000000005"
+	scheduleTick  = 15 * time.Second // between two looks
+	scheduleHold  = time.Minute      // after this the turn of a replica that died is free for others
+	scheduleTurn  = 3 * time.Minute  // timeout for one organization
+	scheduleOrgs  = 4                // organizations at once
+	schedulePage  = 64               // organizations that are listed at once
+)
+
+// openSchedules makes the module that mails reports on time.
+func (s *Services) openSchedules() error {
+	draw, err := report.NewMails(locale.New())
+	s.schedules = schedules.New(schedules.Deps{
+		Reports: s.reports, Mails: s.mails, Accounts: s.peopleModule, NoteDue: s.directory.NoteDue, Now: s.now, Log: s.log,
+		Draw: func(_ context.Context, sent *reports.Sent) mail.Report { return draw.Draw(sent) },
+	})
+	s.mails.Report, s.mails.LeaveReport = s.schedules.Content, s.schedules.Leave
+	return err
+}
+
+// mailReports mails reports on time in the background.
+func (a *App) mailReports() {
+	a.background.Every(scheduleTick, "mailing reports", func(ctx context.Context) {
+		_, err := a.directory.HoldChore(ctx, scheduleChore, scheduleHold, a.MailReports)
+		if err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "reports that are due could not be looked for and will be looked for again", "error", err)
+		}
+	})
+}
+
+// MailReports makes the runs of schedules that are due, and returns when no more are. Programs that embed the gateway need
+// not call it. Error: store.ErrUnavailable.
+func (a *App) MailReports(ctx context.Context) error {
+	for ctx.Err() == nil {
+		due, err := a.directory.Due(ctx, schedulePage)
+		if err != nil {
+			return err
+		}
+		if len(due) == 0 {
+			return nil
+		}
+		room := make(chan struct{}, scheduleOrgs)
+		var running sync.WaitGroup
+		var mu sync.Mutex
+		var failed error
+		for i := range due {
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
+				break
+			}
+			running.Go(func() {
+				defer func() { <-room }()
+				if err := a.mailReportsOf(ctx, &due[i]); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			})
+		}
+		running.Wait()
+		if failed != nil { // it stays due; it is tried at the next look
+			return failed
+		}
+	}
+	return ctx.Err()
+}
+
+// mailReportsOf takes one turn of an organization.
+func (a *App) mailReportsOf(ctx context.Context, org *tenants.Organization) error {
+	turn, cancel := context.WithTimeout(ctx, scheduleTurn)
+	defer cancel()
+	t, err := a.directory.BySlug(turn, org.Slug)
+	if errors.Is(err, tenants.ErrUnknownTenant) {
+		return nil
+	}
+	var next time.Time
+	if err == nil {
+		err = background.Try(func() (err error) {
+			next, err = a.schedules.Turn(turn, t)
+			return err
+		})
+	}
+	if err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "reports of an organization could not be mailed and will be retried", "organization", org.Slug, "error", err)
+		next = a.now().Add(scheduleTick)
+	}
+	return a.directory.SetDue(ctx, org, next)
+}

@@ -1,0 +1,209 @@
+package mail
+
+import (
+	"bytes"
+	"fmt"
+	"image/png"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/tenants"
+)
+
+// weekly makes a report about contacts and a schedule of it, and returns the identifiers of both.
+func (b *mailbox) weekly(t *testing.T, report, schedule string) (reportID, scheduleID, account string) {
+	t.Helper()
+	as := fixture.As(b.Org, gatewaytest.WithKey(b.key))
+	for i := range 7 {
+		as.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"P%d","country":%q,"status":"=1+1"}`, i, []string{"DE", "FR", "DE"}[i%3]))
+	}
+	reportID = as.Create(t, "/api/custom-reports", `{"title":"Contacts by country","class":"Contacts","visual":"bar","exportable":true,`+
+		`"query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}]}`+report+`}`)
+	account = as.Create(t, "/api/service-accounts", `{"name":"reporter","permissions":["manage_reports"]}`)
+	scheduleID = as.Create(t, "/api/report-schedules", `{"name":"Weekly","report":"`+reportID+`","account":"`+account+`",`+
+		`"recipients":["ada@example.com","Bob@example.com","ADA@example.com"],"csv":true`+schedule+`}`)
+	return reportID, scheduleID, account
+}
+
+// TestReportsComeOnTime: a report is mailed to each address when its schedule is due, once, with its picture, its rows, a
+// file and a link, on behalf of an account; whoever opens the link sees the same.
+func TestReportsComeOnTime(t *testing.T) {
+	t.Parallel()
+	var clock fixture.Clock
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail(), clock.Option)
+	acme := open(t, g, "acme")
+	as := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+	report, schedule, account := acme.weekly(t, "", "")
+	run := func() {
+		t.Helper()
+		if err := acme.App.MailReports(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		acme.send(t)
+	}
+	run()
+	server.none()
+	clock.Advance(24 * time.Hour)
+	run()
+	to := map[string]received{}
+	for range 2 {
+		m := server.next()
+		to[m.To] = m
+	}
+	run()
+	server.none()
+	m, is := to["ada@example.com"]
+	if _, both := to["Bob@example.com"]; !is || !both {
+		t.Fatalf("mailed to %v, want both", to)
+	}
+	parts := m.Parts
+	if m.Subject != "Weekly: Contacts by country" || !strings.Contains(string(parts["text/csv"]), "DE,5") || !strings.Contains(m.HTML, "DE") {
+		t.Errorf("got %q with the file %q and %s", m.Subject, parts["text/csv"], m.HTML)
+	}
+	if picture, err := png.Decode(bytes.NewReader(parts["image/png"])); err != nil || picture.Bounds().Dx() < 600 {
+		t.Errorf("the picture: %v", err)
+	}
+	link := regexp.MustCompile(`https?://[^\s"]+/shared/reports/[^\s"]+`).FindString(m.Text)
+	at, err := url.Parse(link)
+	if err != nil || at.Host != acme.Host && !strings.HasPrefix(at.Host, "acme.") {
+		t.Fatalf("the link is %q: %v", link, err)
+	}
+	open := "/api" + strings.Replace(at.Path, "/shared/reports/", "/reports/shared/", 1) + "?data=1&" + at.RawQuery
+	anybody := fixture.As(acme.Org, func(*http.Request) {})
+	anybody.Want(t, http.MethodGet, open, "", 200, `["DE",5]`)
+	list := as.Want(t, http.MethodGet, "/api/report-schedules/"+schedule+"/runs", "", 200, `"state":"mailed"`)
+	if n := list.Field("count"); fmt.Sprint(n) != "1" {
+		t.Errorf("there are %v runs, want 1", n)
+	}
+	as.Want(t, http.MethodGet, "/api/custom-reports/"+report+"/shares", "", 200, "schedule:"+schedule)
+
+	as.Want(t, http.MethodPost, "/api/report-schedules/"+schedule+"/pause", "", 200, `"state":"paused"`)
+	clock.Advance(48 * time.Hour)
+	run()
+	server.none()
+	as.Want(t, http.MethodPost, "/api/report-schedules/"+schedule+"/run", "", 200, `"state":"mailed"`)
+	acme.send(t)
+	server.next()
+	server.next()
+	as.Want(t, http.MethodPost, "/api/report-schedules/"+schedule+"/resume", "", 200, `"state":"active"`)
+	run()
+	server.none()
+
+	as.Want(t, http.MethodPut, "/api/service-accounts/"+account, `{"permissions":[]}`, 200, "")
+	clock.Advance(24 * time.Hour)
+	run()
+	server.none()
+	as.Want(t, http.MethodGet, "/api/report-schedules/"+schedule, "", 200, `"state":"failing"`)
+	as.Want(t, http.MethodGet, "/api/report-schedules/"+schedule+"/runs", "", 200, "lacks manage_reports")
+}
+
+// TestReportsAreMailedOnce: a server that was stopped for days mails the last report that was due, and processes that take
+// turns at once mail it once.
+func TestReportsAreMailedOnce(t *testing.T) {
+	t.Parallel()
+	var clock fixture.Clock
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail(), clock.Option)
+	acme := open(t, g, "acme")
+	_, schedule, _ := acme.weekly(t, "", `,"on":"working_days","at":"07:30","time_zone":"Europe/Berlin"`)
+	clock.Advance(15 * 24 * time.Hour)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if err := acme.App.MailReports(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	acme.send(t)
+	server.next()
+	server.next()
+	server.none()
+	as := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+	if n := as.Want(t, http.MethodGet, "/api/report-schedules/"+schedule+"/runs", "", 200, "").Field("count"); fmt.Sprint(n) != "1" {
+		t.Errorf("there are %v runs, want 1", n)
+	}
+}
+
+// TestSchedulesAskForRights: nobody has a report mailed that the account, or the caller, could not share.
+func TestSchedulesAskForRights(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail())
+	acme := open(t, g, "acme")
+	acme.Org = g.Org(t, "teams", tenants.FeatureTeams)
+	acme.Import(t, fixture.TeamLines()...)
+	all := fixture.As(acme.Org, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
+	make := func(title, more string) string {
+		return all.Create(t, "/api/custom-reports", `{"title":"`+title+`","class":"Contacts","query":{"fields":["first_name"]}`+more+`}`)
+	}
+	whole, own, hidden := make("All", ""), make("Own", `,"teams":["`+fixture.TeamA+`"]`), make("Hidden", `,"shareable":false`)
+	account := func(name, more string) string {
+		return all.Create(t, "/api/service-accounts", `{"name":"`+name+`"`+more+`}`)
+	}
+	limited := account("limited", `,"permissions":["manage_reports"],"teams":["`+fixture.TeamA+`"]`)
+	weak, strong := account("weak", ""), account("strong", `,"permissions":["manage_reports","contacts"]`)
+	body := func(report, account, more string) string {
+		return `{"name":"n","report":"` + report + `","account":"` + account + `","recipients":["a@example.com"]` + more + `}`
+	}
+	for _, one := range []struct{ body, want string }{
+		{body(whole, limited, ""), "shows more than the teams of the service account"},
+		{body(whole, weak, ""), "lacks manage_reports"},
+		{body(hidden, strong, ""), "not to be shareable"},
+		{body(whole, strong, `,"csv":true`), "not to be exportable"},
+		{body(whole, strong, `,"at":"25:00"`), "at must be a time of day"},
+		{body(whole, strong, `,"time_zone":"Mars/Base"`), "time_zone must be"},
+		{strings.Replace(body(whole, strong, ""), "a@example.com", `a@example.com\r\nBcc: b@example.com`, 1), "recipients"},
+	} {
+		all.Want(t, http.MethodPost, "/api/report-schedules", one.body, 422, one.want)
+	}
+	reporter := fixture.As(acme.Org, gatewaytest.WithKey(acme.Key(t, tenants.ManageReports)))
+	reporter.Want(t, http.MethodPost, "/api/report-schedules", body(whole, strong, ""), 422, "the caller lacks contacts")
+	id := all.Create(t, "/api/report-schedules", body(own, limited, ""))
+	strongID := all.Create(t, "/api/report-schedules", strings.Replace(body(whole, strong, ""), `"n"`, `"s"`, 1))
+	for _, path := range []string{"/run", "/pause", "/resume"} {
+		reporter.Want(t, http.MethodPost, "/api/report-schedules/"+strongID+path, "", 403, "The caller lacks contacts")
+	}
+	reporter.Want(t, http.MethodGet, "/api/report-schedules/"+strongID+"/runs", "", 403, "The caller lacks contacts")
+	all.Want(t, http.MethodPost, "/api/report-schedules/"+id+"/run", "", 200, `"state":"mailed"`)
+	acme.send(t)
+	if m := server.next(); !strings.Contains(m.Text, "Own") {
+		t.Errorf("got %+v", m)
+	}
+}
+
+// TestLeavingAReport: a recipient ends the mails of a schedule with the link in them.
+func TestLeavingAReport(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail())
+	acme := open(t, g, "acme")
+	_, schedule, _ := acme.weekly(t, "", "")
+	as := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+	run := func() {
+		t.Helper()
+		as.Want(t, http.MethodPost, "/api/report-schedules/"+schedule+"/run", "", 200, `"state":"mailed"`)
+		acme.send(t)
+	}
+	run()
+	first, second := server.next(), server.next()
+	token, err := url.QueryUnescape(regexp.MustCompile(`unsubscribe\?token=([^\s"]+)`).FindStringSubmatch(first.Text)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.As(acme.Org, func(*http.Request) {}).Want(t, http.MethodPost, "/auth/unsubscribe", fmt.Sprintf(`{"token":%q}`, token), 200, `"report":"Weekly"`)
+	run()
+	if m := server.next(); m.To != second.To {
+		t.Errorf("mailed to %s, who has left, want %s alone", m.To, second.To)
+	}
+	server.none()
+}

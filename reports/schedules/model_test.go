@@ -1,0 +1,62 @@
+package schedules
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNext: schedules are due at the time of day in their zone, also where the clocks change.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct{ on, at, zone, after, want string }{
+		{"every_day", "08:00", "UTC", "2026-11-28T07:59:59Z", "2026-11-28T08:00:00Z"},
+		{"every_day", "08:00", "UTC", "2026-11-28T08:00:00Z", "2026-11-29T08:00:00Z"},
+		{"monday", "08:00", "Europe/Berlin", "2026-11-28T08:00:00Z", "2026-11-30T07:00:00Z"},
+		{"working_days", "17:30", "America/New_York", "2026-11-27T23:00:00Z", "2026-11-30T22:30:00Z"},
+		{"first_of_month", "00:00", "Asia/Tokyo", "2026-11-28T00:00:00Z", "2026-11-30T15:00:00Z"},
+		{"every_day", "02:30", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T01:30:00Z"}, // 02:30 is left out: 03:30
+		{"every_day", "02:30", "Europe/Berlin", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"}, // the first of two
+		{"every_day", "02:30", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}, // not the second one
+	} {
+		after, err := time.Parse(time.RFC3339, one.after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		when, wrong := (&Schedule{On: one.on, At: one.at, Zone: one.zone}).timing()
+		if got := when.next(after).UTC().Format(time.RFC3339); wrong != "" || got != one.want {
+			t.Errorf("%s %s %s after %s: got %s, want %s", one.on, one.at, one.zone, one.after, got, one.want)
+		}
+	}
+}
+
+// TestLatest: of the runs that were missed only the last one is due, however long ago the first was.
+func TestLatest(t *testing.T) {
+	t.Parallel()
+	when, _ := (&Schedule{On: "every_day", At: "08:00", Zone: "UTC"}).timing()
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	for after, want := range map[time.Time]time.Time{
+		now.Add(-time.Hour):      {},
+		now.Add(-24 * time.Hour): time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC),
+		now.AddDate(-20, 0, 0):   time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC),
+		{}:                       time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC),
+	} {
+		if got := when.latest(after, now); !got.Equal(want) {
+			t.Errorf("after %s: got %s, want %s", after, got, want)
+		}
+	}
+}
+
+// TestTimingRefuses lists texts that are no times of day and no time zones.
+func TestTimingRefuses(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"", "8:00", "24:00", "08:60", "08.00", "aa:bb", "08:00:00"} {
+		if _, wrong := (&Schedule{On: everyDay, At: at, Zone: "UTC"}).timing(); wrong != "at" {
+			t.Errorf("%q: got %q, want at", at, wrong)
+		}
+	}
+	for _, zone := range []string{"", "Local", "Mars/Base", "../../etc/passwd", "europe/../UTC"} {
+		if _, wrong := (&Schedule{On: everyDay, At: "08:00", Zone: zone}).timing(); wrong != "time_zone" {
+			t.Errorf("%q: got %q, want time_zone", zone, wrong)
+		}
+	}
+}

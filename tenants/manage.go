@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,13 @@ func AddInvalidOrigin(faults *fault.List, field, text string) {
 	faults.Add(field, fault.Format, "%q is not an origin such as https://www.example.com", texts.Clip(text))
 }
 
+// ParseColor returns the parts of a color such as #1f5fbf; ok is false for any other text.
+func ParseColor(text string) (red, green, blue uint8, ok bool) {
+	hex, marked := strings.CutPrefix(text, "#")
+	n, err := strconv.ParseUint(hex, 16, 24)
+	return uint8(n >> 16), uint8(n >> 8), uint8(n), marked && err == nil && len(hex) == 6
+}
+
 // CheckOrganization notes what is wrong with the features, settings, limits, providers and origins of an organization.
 func CheckOrganization(faults *fault.List, o *Organization) {
 	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
@@ -75,6 +83,9 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 		if origin, ok := Origin(text); !ok || origin != text {
 			AddInvalidOrigin(faults, "frame_origins", text)
 		}
+	}
+	if _, _, _, ok := ParseColor(o.Color); o.Color != "" && !ok {
+		faults.Add("color", fault.Format, "color must be # and six hexadecimal digits, such as #1f5fbf")
 	}
 	if len(o.Providers) > MaxProviders {
 		faults.Add("providers", fault.Length, "an organization has at most %d providers", MaxProviders)

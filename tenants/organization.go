@@ -108,6 +108,8 @@ type Organization struct {
 	Providers []string `json:"providers,omitempty" rule:"each=64"`
 	// FrameOrigins are the origins whose pages may show its shared reports in a frame.
 	FrameOrigins []string `json:"frame_origins,omitempty" rule:"each=300"`
+	// Color is that of buttons in its mails, such as #1f5fbf; empty: the usual one.
+	Color string `json:"color,omitempty" rule:"max=7 format=line"`
 
 	defaults map[string]int64 // the directory's limits, which apply if the organization has none of its own
 }

@@ -5,11 +5,14 @@ import (
 	"embed"
 	"fmt"
 	htmltemplate "html/template"
+	"math"
 	"slices"
 	"strings"
 	texttemplate "text/template"
 	"unicode"
 	"unicode/utf8"
+
+	"tenantry/tenants"
 )
 
 // Content is what a mail says. The text and the HTML of the mail are made of it.
@@ -25,11 +28,11 @@ type Content struct {
 	ReplyTo string
 	// Unsubscribe is the address of the page that ends such mails; empty: there is none.
 	Unsubscribe string
-	// Organization is the name of the organization.
-	Organization string
-	Pictures     []Picture
-	Table        Table
-	Files        []File
+	// Organization is the name of the organization, and Color its color, such as #1f5fbf; empty: the usual one.
+	Organization, Color string
+	Pictures            []Picture
+	Table               Table
+	Files               []File
 }
 
 // Picture is a picture in a mail.
@@ -67,6 +70,32 @@ const (
 	maxFacts = 100    // values of one mail
 	maxBody  = 20_000 // characters of all values
 )
+
+// Button returns the declarations of style that color a button: the text is white, or dark on a light color.
+func (c *Content) Button() htmltemplate.CSS {
+	const usual = "background:#1f5fbf;color:#ffffff"
+	red, green, blue, ok := tenants.ParseColor(c.Color)
+	if !ok {
+		return usual
+	}
+	ink := "#ffffff"
+	if luminance(red, green, blue) > 0.215 { // there both have a contrast of 4 to 1
+		ink = "#1c2430"
+	}
+	return htmltemplate.CSS(fmt.Sprintf("background:#%02x%02x%02x;color:%s", red, green, blue, ink)) //nolint:gosec // of numbers
+}
+
+// luminance is the relative luminance of a color, as WCAG 2 defines it.
+func luminance(red, green, blue uint8) float64 {
+	linear := func(part uint8) float64 {
+		v := float64(part) / 255
+		if v <= 0.04045 {
+			return v / 12.92
+		}
+		return math.Pow((v+0.055)/1.055, 2.4)
+	}
+	return 0.2126*linear(red) + 0.7152*linear(green) + 0.0722*linear(blue)
+}
 
 // line returns a text as one line without control characters, so that it cannot begin a header of its own.
 func line(text string) string {

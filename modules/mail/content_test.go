@@ -33,6 +33,8 @@ func TestHostileTextsBeginNoHeader(t *testing.T) {
 			Subject: hostile, Title: hostile, Organization: hostile, Paragraphs: []string{hostile}, Facts: []Fact{{hostile, hostile}},
 			Action: Link{hostile, "https://acme.example.com/x?y=" + hostile}, Footer: hostile, ReplyTo: "bob@example.com",
 			Unsubscribe: "https://acme.example.com/unsubscribe?token=x",
+			Table:       Table{[]string{hostile}, [][]string{{hostile}}, hostile}, Pictures: []Picture{{PNG: []byte("x"), Alt: hostile}},
+			Files: []File{{hostile, []byte("a,b")}}, Color: hostile,
 		}, time.UnixMilli(1717509162000))
 		if err != nil {
 			t.Fatalf("%q: %v", hostile, err)
@@ -101,5 +103,20 @@ func TestContentIsBounded(t *testing.T) {
 	}
 	if len(text) > 64<<10 || len(html) > 256<<10 {
 		t.Errorf("got %d bytes of text and %d of HTML, want at most %d and %d", len(text), len(html), 64<<10, 256<<10)
+	}
+}
+
+// TestButton checks that texts of buttons contrast with the color of an organization, and that no other text becomes style.
+func TestButton(t *testing.T) {
+	t.Parallel()
+	for color, want := range map[string]string{
+		"": "background:#1f5fbf;color:#ffffff", "#000000": "background:#000000;color:#ffffff", "#FFEE00": "background:#ffee00;color:#1c2430",
+		"#c71e4f": "background:#c71e4f;color:#ffffff", "#ffffff": "background:#ffffff;color:#1c2430", "red": "background:#1f5fbf;color:#ffffff",
+		"#12345;}": "background:#1f5fbf;color:#ffffff", "#-12345": "background:#1f5fbf;color:#ffffff", "#+12345": "background:#1f5fbf;color:#ffffff",
+	} {
+		c := Content{Color: color}
+		if got := string(c.Button()); got != want {
+			t.Errorf("%q: got %s, want %s", color, got, want)
+		}
 	}
 }

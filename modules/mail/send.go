@@ -164,7 +164,7 @@ func (w *turn) one(ctx context.Context, rec *Mail) (sent bool, err error) {
 	if content == nil { // what it was about is gone
 		return false, w.mails.Delete(ctx, rec)
 	}
-	content.Organization = w.t.Org.Name
+	content.Organization, content.Color = w.t.Org.Name, w.t.Org.Color
 	msg, err := w.Server.message(rec.ID, w.t.Org.Name, in.To, content, now)
 	if err != nil {
 		return false, err

@@ -49,6 +49,7 @@ type Answer struct {
 	RequestLimits rate.Set         `json:"request_limits" doc:"The request limits in force, which the operator sets."`
 	Providers     []string         `json:"providers" doc:"Providers that may request shared reports, set by the operator."`
 	FrameOrigins  []string         `json:"frame_origins" doc:"Origins whose pages may show shared reports in a frame."`
+	Color         string           `json:"color" doc:"Color of buttons in its mails; empty: the usual one."`
 	URL           string           `json:"url" doc:"Address of the organization."`
 	CreatedAt     string           `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt     string           `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
@@ -61,6 +62,7 @@ type Change struct {
 	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off: require_public_encryption_key, sign_in_names_organization, public_files. Others stay unchanged." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
 	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise to at most the value that the operator allows: folder_children, documents, bytes, file_size, file_bytes. Others stay unchanged." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
 	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame. The list replaces the current one; an empty list allows none." ask:"Sites that may show reports|Such as https://www.example.com; none if empty." example:"[\"https://www.example.com\"]"`
+	Color    string           `json:"color" rule:"max=7 format=line" doc:"Color of buttons in mails, such as #1f5fbf; empty: the usual one." ask:"Color of its mails|Such as #1f5fbf." example:"#1f5fbf"`
 }
 
 // Check notes the faults of the changed organization.
@@ -73,6 +75,9 @@ func (in *Change) Check(c *operation.Call, errs *fault.List) {
 func (in *Change) apply(c *operation.Call, o *tenants.Organization) (errs fault.List) {
 	if c.Body.Has("name") {
 		o.Name = in.Name
+	}
+	if c.Body.Has("color") {
+		o.Color = strings.ToLower(in.Color)
 	}
 	if c.Body.Has("frame_origins") {
 		o.FrameOrigins = origins(in.Frames)
@@ -133,7 +138,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call, in Change) (Answ
 			return err
 		}
 		changed = slices.DeleteFunc([]string{
-			"name", "features", "settings", "limits", "frame_origins",
+			"name", "features", "settings", "limits", "frame_origins", "color",
 		}, func(name string) bool { return !c.Body.Has(name) })
 		if err := in.apply(c, o).Err(); err != nil {
 			return err
@@ -193,7 +198,7 @@ func (m *Module) answer(t *tenants.Tenant, url string, used Used) Answer {
 	o := &t.Org
 	a := Answer{
 		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{}, Used: used,
-		RequestLimits: o.RequestLimits.Or(m.Defaults()), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
+		RequestLimits: o.RequestLimits.Or(m.Defaults()), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...), Color: o.Color, URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
 	}
 	for _, name := range tenants.AllFeatures() {
 		a.Features[name] = o.Feature(name)

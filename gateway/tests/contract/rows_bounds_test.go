@@ -68,7 +68,7 @@ func boundsOf(b operation.Bounds, enum []string, shape operation.Shape) []rowBou
 func TestDeclaredBoundsHold(t *testing.T) {
 	t.Parallel()
 	p := fixture.NewWorld(t).A
-	worded := []string{"sort", "after", "pid", "class", "visual", "operation", "subject", "source", "url", "call", "field", "columns", "present_password", "public_key", "proof", "proof_of_work", "head", "kinds", "changed_after", "since", "thanks_url"} // which words they take is no matter of bounds
+	worded := []string{"sort", "at", "time_zone", "color", "after", "pid", "class", "visual", "operation", "subject", "source", "url", "call", "field", "columns", "present_password", "public_key", "proof", "proof_of_work", "head", "kinds", "changed_after", "since", "thanks_url"} // which words they take is no matter of bounds
 	calls := map[string]clientCall{}
 	given, _ := clientCalls(t, p)
 	for _, c := range given {

@@ -95,7 +95,7 @@ func TestFormAlerts(t *testing.T) {
 	}
 	for range 2 { // as programs do that read mail
 		a := acme.Do(t, http.MethodPost, "/"+path, gatewaytest.Body("application/x-www-form-urlencoded", "List-Unsubscribe=One-Click"))
-		if a.Code != http.StatusOK || !strings.Contains(a.Text(), "You get no more alerts of this form") {
+		if a.Code != http.StatusOK || !strings.Contains(a.Text(), "You get no more of these mails") {
 			t.Errorf("unsubscribing: got %d %s", a.Code, a.Body)
 		}
 	}
@@ -250,4 +250,24 @@ func TestMailsAreListed(t *testing.T) {
 			t.Errorf("doctor: got %+v, want %q", found, want)
 		}
 	}
+}
+
+// TestPublicFormAlerts checks that what anybody sends with a public form is told to the recipients, and what the trap for
+// programs catches is not.
+func TestPublicFormAlerts(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, server.withMail())
+	acme := open(t, g, "acme")
+	form := acme.form(t, map[string]any{"enabled": true, "recipients": []string{"one@example.com"}, "fields": []string{"name"}})
+	all := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+	all.Want(t, http.MethodPut, "/api/form/collections/"+form+"/public", `{"public":true,"pid":"application-form-01"}`, 200, "")
+	anybody := fixture.As(acme.Org, func(*http.Request) {})
+	anybody.Want(t, http.MethodPost, "/f/application-form-01?honeypot=x", `{"values":{"name":"A program"}}`, 200, "")
+	anybody.Want(t, http.MethodPost, "/f/application-form-01", `{"values":{"name":"Ada"}}`, 200, "")
+	if m := server.next(); m.To != "one@example.com" || !strings.Contains(m.Text, "Name: Ada") {
+		t.Errorf("got %+v", m)
+	}
+	acme.settled(t, 1)
+	server.none()
 }

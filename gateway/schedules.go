@@ -40,7 +40,10 @@ func (s *Services) openSchedules() error {
 // mailReports mails reports on time in the background.
 func (a *App) mailReports() {
 	a.background.Every(scheduleTick, "mailing reports", func(ctx context.Context) {
-		_, err := a.directory.HoldChore(ctx, scheduleChore, scheduleHold, a.MailReports)
+		due, err := a.directory.Due(ctx, 1)
+		if err == nil && len(due) > 0 { // otherwise nothing is written
+			_, err = a.directory.HoldChore(ctx, scheduleChore, scheduleHold, a.MailReports)
+		}
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "reports that are due could not be looked for and will be looked for again", "error", err)
 		}

@@ -53,6 +53,7 @@ func Assets(serve func(name, contentType string, content []byte)) error {
 		"report.css":  "text/css; charset=utf-8",
 		"console.js":  "text/javascript; charset=utf-8",
 		"files.js":    "text/javascript; charset=utf-8",
+		"follow.js":   "text/javascript; charset=utf-8",
 		"work.js":     "text/javascript; charset=utf-8",
 	}
 	for name, contentType := range contentTypes {
@@ -121,6 +122,14 @@ type Frame struct {
 	SignedIn     bool   // the page is for a person who is signed in, and has a navigation
 	HasProblems  bool   // the input of a form has faults, which the title announces
 	TakesFiles   bool   // files can be dropped on the page
+	Follows      *Follows
+}
+
+// Follows says which events change what a page shows. A page without scripts does not follow them.
+type Follows struct {
+	Kinds  string // kinds of records, separated by commas
+	Record string // the identifier of the one record that is shown; empty for all of the kinds
+	After  string // the cursor from before the page was made; empty if the event log has not begun
 }
 
 // Render answers with the page that the named template makes of a view. If the template fails, it logs the error and

@@ -115,6 +115,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 		slices.Contains(p.Parameter("sort").Names, "created_at") {
 		asked.Set("sort", "-created_at") // records that never change are looked up by their time
 	}
+	follows := v.Follow(p)
 	a, err := v.Open(p.Shows, path, asked.Encode())
 	problem := filterProblem(a, err)
 	if problem == "" && v.Refused(a, err) {
@@ -124,6 +125,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 		asked.Del("per_page")
 	}
 	view := layOutList(v, p, path, a.Data, asked, own)
+	view.Follows = follows
 	if view.Problem = problem; problem != "" {
 		view.HasProblems = true
 		view.Clear = p.Address(path)

@@ -48,6 +48,15 @@ const (
 // Page answers with the overview.
 func Page(v *visit.Visit) {
 	view := overview{Chrome: v.Chrome("Overview")}
+	var counted []*site.Page
+	for _, part := range view.Navigation[:min(len(view.Navigation), 2)] { // the groups Data and Insight
+		for _, link := range part.Links {
+			if p, _ := v.Site.Find(link.Address); p.List && p.Create != nil {
+				counted = append(counted, p)
+			}
+		}
+	}
+	view.Follows = v.Follow(counted...)
 	for _, part := range view.Navigation[:min(len(view.Navigation), 2)] { // the groups Data and Insight
 		for _, link := range part.Links {
 			p, _ := v.Site.Find(link.Address)

@@ -130,6 +130,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	if _, drawn := report.Drawn(show.ParentRecord(v, p, path).Get("visual").Text); drawn && p.Has(show.AllRows) {
 		asked.Set(show.AllRows, "true")
 	}
+	follows := v.Follow(p)
 	var data strictjson.Value
 	var tag string
 	code, noLessons := http.StatusOK, false // noLessons: the organization has no lessons to check contacts by
@@ -190,6 +191,9 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	view.HasProblems = view.Problems != nil
 	if view.Problem != "" {
 		view.Done = ""
+	}
+	if follows != nil {
+		follows.Record, view.Follows = data.Get("id").Text, follows
 	}
 	view.Trail = show.Trail(v, p, path)
 	if len(view.Ask) > 0 || p.Key() == "" && p.Update == nil && above.Is != strictjson.Object {

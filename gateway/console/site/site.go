@@ -47,6 +47,18 @@ func (s *Site) ListOf(resource string) *Page {
 	return nil
 }
 
+// Logged returns the row that answers one of the records that the page shows if the event log tells of them, or nil.
+func (s *Site) Logged(p *Page) *operation.Row {
+	shows := p
+	if p.List {
+		shows = p.RowPage
+	}
+	if shows == nil || shows.Shows.Logged == nil {
+		return nil
+	}
+	return shows.Shows
+}
+
 // PageOf returns the page that shows the answer of the named operation, or nil.
 func (s *Site) PageOf(operation string) *Page {
 	for _, p := range s.Pages {

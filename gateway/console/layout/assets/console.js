@@ -34,7 +34,11 @@ if (menu && matchMedia("(max-width: 60rem)").matches) menu.open = false;
 menu?.classList.add("ready");
 
 // Values that are shown only once have a button that copies them.
-if (navigator.clipboard) for (const value of document.querySelectorAll("[data-copy]")) {
+const copies = () => {
+  for (const value of navigator.clipboard ? document.querySelectorAll("[data-copy]:not([data-copied])") : []) addCopy(value);
+};
+function addCopy(value) {
+  value.dataset.copied = "";
   const copy = document.createElement("button");
   copy.type = "button";
   copy.className = "second small";
@@ -43,6 +47,8 @@ if (navigator.clipboard) for (const value of document.querySelectorAll("[data-co
     navigator.clipboard.writeText(value.textContent).then(() => { copy.textContent = "Copied"; }, () => {}));
   (value.closest("a") ?? value).after(" ", copy);
 }
+copies();
+addEventListener("rows", copies); // others have come
 
 // A second click cannot send a form again.
 addEventListener("submit", (event) => setTimeout(() => {
@@ -359,7 +365,8 @@ addEventListener("click", async (event) => {
 });
 
 // A small picture that is not made yet is asked for again, a few times.
-for (const image of document.querySelectorAll("img[data-small]")) {
+function watchPicture(image) {
+  image.dataset.watched = "";
   let left = 10;
   const again = () => {
     if (left-- > 0) setTimeout(() => image.src = image.src, 3000);
@@ -368,3 +375,8 @@ for (const image of document.querySelectorAll("img[data-small]")) {
   image.addEventListener("error", again);
   if (image.complete && image.currentSrc && !image.naturalWidth) again();
 }
+const pictures = () => {
+  for (const image of document.querySelectorAll("img[data-small]:not([data-watched])")) watchPicture(image);
+};
+pictures();
+addEventListener("rows", pictures);

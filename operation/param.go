@@ -61,6 +61,7 @@ type Field struct {
 	Default     any
 	Bounds      Bounds
 	Type        any    // a value to show the type of an Object or List; nil: any members
+	Members     any    // of an Object that takes any members: a struct that declares those with a meaning; see Declarer
 	Elements    int    // of a List: how many it may have, if the handler refuses more; 0: any number
 	Ref         string // the resource that it refers to
 	Enum        []string
@@ -69,3 +70,7 @@ type Field struct {
 	Ask         Ask
 	Example     any
 }
+
+// Declarer is implemented by the type of an object that takes any members. Declared returns a struct whose fields declare
+// the members that have a meaning. Forms have controls for those.
+type Declarer interface{ Declared() any }

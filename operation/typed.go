@@ -117,6 +117,9 @@ func (o *Row) Declare(f *field.Field) {
 	}
 	if (shape == Object || shape == List) && f.Type != reflect.TypeFor[map[string]any]() && f.Type != reflect.TypeFor[json.RawMessage]() {
 		part.Type = reflect.Zero(f.Type).Interface()
+		if d, ok := part.Type.(Declarer); ok {
+			part.Members = d.Declared()
+		}
 	}
 	if f.Default != "" {
 		part.Default = f.Literal(f.Default).Raw()

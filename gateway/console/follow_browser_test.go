@@ -67,7 +67,7 @@ func TestBrowserFollow(t *testing.T) {
 		p.put("first_name", "Typed")
 		create("Other") // which is about another record
 		root.api(http.MethodPut, "/api/contacts/"+first, m{"first_name": "Stored"})
-		p.wait(`document.querySelector(".changed")?.innerText.startsWith("Somebody changed this meanwhile")`)
+		p.wait(`document.querySelector(".changed")?.innerText.startsWith("This was changed meanwhile")`)
 		if got := p.value(`document.querySelector("main [name=first_name]").value`); got != "Typed" {
 			t.Errorf("the form has %q, want what was typed", got)
 		}

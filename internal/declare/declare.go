@@ -85,6 +85,7 @@ const (
 	Rows   = "rows"   // the kind of record that the rows of a file become
 	Visual = "visual" // how rows are drawn
 	Kind   = "type"   // the type of a defined field
+	Key    = "key"    // keys of fields that the record defines
 )
 
 // AskOf reads a tag: label, hint and kind, separated by bars.
@@ -160,7 +161,7 @@ func Of(t reflect.Type) ([]Field, error) {
 			d.Flag = strings.ReplaceAll(name, "_", "-")
 		}
 		var err error
-		if d.Ask.Kind != "" && !slices.Contains([]string{Span, Inputs, Locked, Rows, Visual, Kind}, d.Ask.Kind) {
+		if d.Ask.Kind != "" && !slices.Contains([]string{Span, Inputs, Locked, Rows, Visual, Kind, Key}, d.Ask.Kind) {
 			return nil, fmt.Errorf("field %s of %s: unknown kind of control %q", f.Name, t, d.Ask.Kind)
 		}
 		if d.Rule, err = parseRule(f.Tag.Get("rule")); err == nil {

@@ -13,9 +13,21 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Alerts is the configuration of a form's e-mail alerts. enabled, recipients and subject have a meaning; other members
-// are stored unchanged. Numbers are json.Number.
+// Alerts is the configuration of a form's e-mail alerts. alertMembers have a meaning; other members are stored
+// unchanged. Numbers are json.Number.
 type Alerts map[string]any
+
+// alertMembers declares the members of Alerts that have a meaning.
+type alertMembers struct {
+	Enabled    bool     `json:"enabled" ask:"Send alerts"`
+	Recipients []string `json:"recipients" ask:"Recipients|E-mail addresses, at most 1,000."`
+	Subject    string   `json:"subject" rule:"max=200" ask:"Subject|Without one, the subject names the form."`
+	ReplyTo    string   `json:"reply_to_field" ask:"Answers go to|The field with the e-mail address of whoever filled in the form.|key"`
+	Fields     []string `json:"fields" ask:"Values in the mail|Without any, the mail only links to the submission.|key"`
+}
+
+// Declared implements operation.Declarer.
+func (Alerts) Declared() any { return alertMembers{} }
 
 // UnmarshalJSON keeps numbers exact.
 func (a *Alerts) UnmarshalJSON(text []byte) error {

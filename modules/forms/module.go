@@ -195,11 +195,11 @@ func (m *Module) updateRow() operation.Row {
 						"Fields of the type File may also have accept, max_size, max_files and folder_id.", Ask: operation.Ask{Label: "Fields"},
 				},
 				{
-					Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
+					Name: "email_alerts", Shape: operation.Object, Members: Alerts{}.Declared(), Example: example.EmailAlerts,
 					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 " +
 						"characters), reply_to_field (the field with the address for answers) and fields (the fields whose values are told); " +
 						"other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{
-						Label: "E-mail alerts", Hint: "Recipients of alerts about submissions, in JSON.",
+						Label: "E-mail alerts", Hint: "Mails about each submission, to these addresses.",
 					},
 				},
 			},

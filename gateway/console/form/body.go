@@ -65,7 +65,11 @@ func Body(
 		case f.Shape == operation.Object && f.Name == "schema":
 			body[f.Name] = input.SchemaOf(sent, &faults)
 		case f.Shape == operation.Object:
-			if parts := parts(v, row, f, path, sent, &faults); len(parts) > 0 || row.Method == http.MethodPut {
+			parts := parts(v, row, f, path, sent, &faults)
+			if f.Members != nil {
+				keepEmpty(f, parts, sent)
+			}
+			if len(parts) > 0 || row.Method == http.MethodPut {
 				body[f.Name] = parts
 			}
 		case text == "" && (f.Secret || row.Method != http.MethodPut && !f.Required):
@@ -115,7 +119,7 @@ func parts(
 		switch {
 		case kind == "yes":
 			values[key] = text == "true"
-		case kind == "lines" && text != "":
+		case (kind == "lines" || kind == "checks") && text != "":
 			values[key] = input.SplitLines(sent[name])
 		case text == "" && kind == "secret":
 		case text == "" && row.Method == http.MethodPut && kinds[key] != "":

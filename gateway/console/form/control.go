@@ -23,10 +23,10 @@ import (
 	"tenantry/tenants"
 )
 
-// control makes the control of a field. now is the stored value; sent has the values that were typed, or is nil.
+// control makes the control of a field. now is the stored value, of the record current; sent has the values that were typed, or is nil.
 func control(
 	v *visit.Visit, row *operation.Row, f *operation.Field, path map[string]string,
-	now strictjson.Value, sent url.Values, faults []fault.Fault,
+	now, current strictjson.Value, sent url.Values, faults []fault.Fault,
 ) (c input.Control) {
 	c = input.Control{
 		Name: f.Name, ID: input.ID(row.Name, f.Name), Label: site.Title(f.Ask, f.Name), Hint: f.Ask.Hint,
@@ -58,7 +58,7 @@ func control(
 	case operation.List:
 		listControl(v, &c, f, now)
 	case operation.Object, operation.Tree:
-		objectControl(v, &c, row, f, path, now, sent)
+		objectControl(v, &c, row, f, path, now, current, sent)
 	default:
 		textControl(v, &c, f, sent)
 		if f.Ref != "" && f.Ref == row.Resource { // a record cannot be its own parent
@@ -201,7 +201,7 @@ func listControl(v *visit.Visit, c *input.Control, f *operation.Field, now stric
 // objectControl completes the control of an object.
 func objectControl(
 	v *visit.Visit, c *input.Control, row *operation.Row, f *operation.Field, path map[string]string,
-	now strictjson.Value, sent url.Values,
+	now, current strictjson.Value, sent url.Values,
 ) {
 	switch {
 	case f.Name == row.Defined.Values && row.Defined.By != "":
@@ -228,6 +228,11 @@ func objectControl(
 	case f.Name == "schema":
 		c.Kind, c.Types = "schema", schema.KnownTypes()
 		c.Rows = input.SchemaRows(now, sent)
+	case f.Members != nil:
+		c.Kind = "parts"
+		if c.Parts = memberControls(row, f, now, current, sent); c.Parts == nil {
+			c.Kind, c.Value = "json", show.Pretty(now)
+		}
 	case isScalarMap(reflect.TypeOf(f.Type)):
 		c.Kind = "parts"
 		for _, m := range now.Members {

@@ -123,7 +123,7 @@ func New(
 		if field.Name == "teams" && !v.Tenant.Org.Feature(tenants.FeatureTeams) {
 			continue
 		}
-		c := control(v, row, field, path, now, sent, faults)
+		c := control(v, row, field, path, now, current, sent, faults)
 		if c.Kind == "parts" && len(c.Parts) == 0 {
 			continue
 		}
@@ -166,7 +166,7 @@ func queryControl(
 		return c
 	}
 	field := operation.Field{Name: q.Name, Shape: q.Shape, Ref: q.Ref, Ask: q.Ask, Required: q.Required}
-	of := control(v, row, &field, path, strictjson.Value{}, nil, nil)
+	of := control(v, row, &field, path, strictjson.Value{}, strictjson.Value{}, nil, nil)
 	if of.Kind == "choice" || of.Kind == "checks" {
 		c.Kind, c.Options, c.Hint = of.Kind, of.Options, of.Hint
 	}

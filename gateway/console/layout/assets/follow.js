@@ -42,7 +42,7 @@ function tell() {
     if (typed()) open(location.href, "_blank", "noopener"); // what was typed stays here
     else location.reload();
   });
-  said.append(parts(document).length ? "Changed – " : "Somebody changed this meanwhile – ", show);
+  said.append(parts(document).length ? "Changed – " : "This was changed meanwhile – ", show);
 }
 
 // same returns the element of a new part that stands for one of the old part.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"tenantry/operation"
 )
@@ -30,12 +32,22 @@ func KeyFrom(title string) string {
 	return strings.Join(words, "_")
 }
 
-// Capitalize returns the text with its first letter in upper case. The letter must be ASCII.
+// Capitalize returns the text with its first letter in upper case.
 func Capitalize(text string) string {
 	if text == "" {
 		return text
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
+}
+
+// Lower returns the text with its first letter in lower case.
+func Lower(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return text
+	}
+	return string(unicode.ToLower(first)) + text[size:]
 }
 
 // Label returns a readable form of a field's name: "Last used at" for last_used_at, "Allowed IPs" for allowed_ips.

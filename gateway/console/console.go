@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/followers"
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/layout"
 	"tenantry/gateway/console/list"
@@ -140,6 +141,7 @@ func (m *Module) routes() error {
 	}
 	mux.HandleFunc("GET /{$}", m.signedIn(overview.Page))
 	mux.HandleFunc("GET /find", m.signedIn(list.Find))
+	mux.HandleFunc("GET "+followers.Path, m.signedIn(followers.Page))
 	mux.HandleFunc("GET /docs", m.openPage(func(w http.ResponseWriter, _ *http.Request, c visit.Chrome) {
 		reference.ReferencePage(&m.common, w, c)
 	}))

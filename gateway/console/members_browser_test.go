@@ -33,6 +33,10 @@ func TestBrowserMembers(t *testing.T) {
 		p.visit(address(t, acme, "/do/forms.create"))
 		accessible(p)
 		fits(p)
+		p.visit(address(t, acme, "/followers"))
+		accessible(p)
+		fits(p)
+		p.whole(screen, "followers-"+screen.name)
 	}
 	b.quiet("status of 422")
 }

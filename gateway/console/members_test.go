@@ -45,7 +45,7 @@ func TestMembers(t *testing.T) {
 	values.Set("email_alerts.reply_to_field", "mail")
 	values["email_alerts.fields"] = []string{"age", "mail"}
 	refused := root.send(action, values)
-	checkPage(t, refused, 422, `<p id="forms-update-email_alerts-recipients-said" class="error">Recipients[1] must be an e-mail address`,
+	checkPage(t, refused, 422, `<p id="forms-update-email_alerts-recipients-said" class="error">“nobody” must be an e-mail address`,
 		`<option value="mail" selected>`, `value="mail" checked>`, `value="A visit"`)
 	values = formTo(t, refused, action)
 	values.Set("email_alerts.recipients", "office@example.com\r\nshop@example.com")

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -167,7 +168,11 @@ func (c *Control) ShowFaults(faults []fault.Fault) {
 			r := &c.Rows[row]
 			r.Error = strings.TrimSpace(r.Error + " " + FaultText(f, c.Name+"."+r.key(), cmp.Or(r.Title, r.Key)))
 		default:
-			text += " " + FaultText(f, c.Name, c.Label)
+			path, title := c.Name, c.Label
+			if at, line := c.line(f.Field); line != "" {
+				path, title = at, line
+			}
+			text += " " + FaultText(f, path, title)
 		}
 	}
 	if text != "" && c.Required && c.Value == "" && (c.Kind == "choice" || c.Kind == "pick") {
@@ -175,6 +180,18 @@ func (c *Control) ShowFaults(faults []fault.Fault) {
 		text = site.Sentence(c.Label + " must be chosen")
 	}
 	c.Error = strings.TrimSpace(text + " " + c.Error)
+}
+
+// line returns the path of the element that a fault is about, and the line of the control that holds it; empty if the
+// fault is about none.
+func (c *Control) line(path string) (element, line string) {
+	index, within := strings.CutPrefix(path, c.Name+"[")
+	index, _, _ = strings.Cut(index, "]")
+	at, err := strconv.Atoi(index)
+	if lines := SplitLines([]string{c.Value}); within && err == nil && c.Kind == "lines" && at >= 0 && at < len(lines) {
+		return c.Name + "[" + index + "]", "“" + show.Clip(lines[at]) + "”"
+	}
+	return "", ""
 }
 
 // Choose sets the value of a control. A value that is not among its options is added to them.

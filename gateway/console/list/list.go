@@ -14,6 +14,7 @@ import (
 	"tenantry/backends/record/schema"
 	"tenantry/gateway/console/ask"
 	"tenantry/gateway/console/files"
+	"tenantry/gateway/console/followers"
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/layout"
 	"tenantry/gateway/console/show"
@@ -27,24 +28,25 @@ import (
 // listView is the page of a list. Its addresses are empty if there is nothing to link to.
 type listView struct {
 	visit.Chrome
-	Note    string
-	Columns []columnView
-	Rows    []listRow
-	Choices []layout.Option // the columns to choose from
-	Search  bool
-	Q       string
-	Kept    []layout.Hidden // parameters of the address that the forms of the page keep
-	Filters []filterView
-	Fields  []layout.Option // the fields to filter by
-	Words   []string        // suggestions for the value of a filter
-	Chosen  bool            // the reader chose the columns
-	New     string
-	Actions []*layout.Button
-	Import  string      // the address of the form that imports a file of such records
-	Links   []site.Link // pages about the list
-	Exports []site.Link
-	Trash   string // the address of the deleted records
-	Live    string // the address of the records that are not deleted, on the page of the deleted ones
+	Note      string
+	Columns   []columnView
+	Rows      []listRow
+	Choices   []layout.Option // the columns to choose from
+	Search    bool
+	Q         string
+	Kept      []layout.Hidden // parameters of the address that the forms of the page keep
+	Filters   []filterView
+	Fields    []layout.Option // the fields to filter by
+	Words     []string        // suggestions for the value of a filter
+	Chosen    bool            // the reader chose the columns
+	New       string
+	Actions   []*layout.Button
+	Import    string      // the address of the form that imports a file of such records
+	Links     []site.Link // pages about the list
+	Exports   []site.Link
+	Followers string // the address of those who follow the records
+	Trash     string // the address of the deleted records
+	Live      string // the address of the records that are not deleted, on the page of the deleted ones
 	show.Pager
 	Timed   bool        // a column has times
 	Over    *usage.View // a chart of the rows over time
@@ -125,7 +127,9 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 		asked.Del("per_page")
 	}
 	view := layOutList(v, p, path, a.Data, asked, own)
-	view.Follows = follows
+	if view.Follows = follows; follows != nil && followers.May(v) {
+		view.Followers = followers.Path + "#" + follows.Kinds
+	}
 	if view.Problem = problem; problem != "" {
 		view.HasProblems = true
 		view.Clear = p.Address(path)
@@ -314,7 +318,7 @@ func layOutList(
 	}
 	if p.Has("deleted") {
 		if deleted {
-			view.Title = "Deleted " + strings.ToLower(title[:1]) + title[1:]
+			view.Title = "Deleted " + site.Lower(title)
 			view.Live = with(func(q url.Values) { q.Del("deleted"); q.Del("page") })
 		} else {
 			view.Trash = with(func(q url.Values) { q.Set("deleted", "true"); q.Del("page") })

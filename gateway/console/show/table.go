@@ -76,6 +76,7 @@ func AddButtons(
 
 // Table is a table of values.
 type Table struct {
+	Title   string // for readers who do not see it; empty: there are no other tables on the page
 	Columns []layout.Cell
 	Rows    [][]Value
 }

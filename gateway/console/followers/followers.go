@@ -28,6 +28,7 @@ const (
 )
 
 const (
+	anyKind      = "any"          // stands for all kinds
 	alerted      = "submission"   // the kind of which alerts of forms tell
 	mostForms    = 200            // that are looked through for alerts
 	mostAsked    = 25             // webhooks whose deliveries are asked for
@@ -94,6 +95,9 @@ func Page(v *visit.Visit) {
 	if alerting != nil {
 		page.Note = addAlerts(v, alerting, all)
 	}
+	if len(all[anyKind]) > 0 {
+		page.Kinds = append(page.Kinds, kindView{anyKind, "Everything", tableOf("Everything", all[anyKind])})
+	}
 	for _, kind := range kinds {
 		title := titleOf(v, kind)
 		if len(all[kind]) == 0 {
@@ -123,8 +127,12 @@ func titleOf(v *visit.Visit, kind string) string {
 	return site.Label(kind + "s")
 }
 
-// add adds a webhook to the kinds that it names, or to all if it names none.
+// add adds a webhook to the kinds that it names, or to anyKind if it names none.
 func add(all map[string][]follower, kinds []string, named []strictjson.Value, one follower) {
+	if len(named) == 0 {
+		one.what = "all that its account may read"
+		all[anyKind] = append(all[anyKind], one)
+	}
 	what := map[string][]string{}
 	for _, name := range named {
 		kind, happened, _ := strings.Cut(name.Text, ".")
@@ -134,10 +142,7 @@ func add(all map[string][]follower, kinds []string, named []strictjson.Value, on
 		what[kind] = append(what[kind], happened)
 	}
 	for _, kind := range kinds {
-		if one.what = strings.Join(what[kind], ", "); len(named) == 0 {
-			one.what = everything + " that its account may read"
-		}
-		if one.what != "" {
+		if one.what = strings.Join(what[kind], ", "); one.what != "" {
 			all[kind] = append(all[kind], one)
 		}
 	}

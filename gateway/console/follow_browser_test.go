@@ -5,8 +5,10 @@ import (
 	"testing"
 )
 
-// countStreams keeps the streams of a page in window.streams.
-const countStreams = `window.streams = []; const Real = EventSource;
+// countStreams keeps the streams of a page in window.streams, and makes its clock one that can be set forward by
+// window.later milliseconds and is looked at often.
+const countStreams = `window.later = 0; const now = Date.now, every = setInterval;
+	Date.now = () => now() + later; window.setInterval = (f, ms) => every(f, ms / 600); window.streams = []; const Real = EventSource;
 	window.EventSource = class extends Real { constructor(...a) { super(...a); streams.push(this); } }`
 
 // TestBrowserFollow checks that pages show what happens to their records, and that they disturb nobody who is at work.
@@ -61,6 +63,13 @@ func TestBrowserFollow(t *testing.T) {
 		p.value(`dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })); 1`)
 		p.wait(row(away) + ` && ` + openStreams + ` === 1`)
 
+		// A page without its reader does not prolong the session.
+		p.value(`later = 601000`)
+		p.wait(openStreams + ` === 0`)
+		alone := create("Alone")
+		p.value(`dispatchEvent(new KeyboardEvent("keydown", { key: "Shift" })); 1`)
+		p.wait(row(alone) + ` && ` + openStreams + ` === 1`)
+
 		// A form that changes the record stays as it is.
 		p.visit(address(t, acme, "/contacts/"+first))
 		p.value("window.kept = true")
@@ -86,7 +95,7 @@ func TestBrowserFollow(t *testing.T) {
 		p.wait(`window.kept && ` + figure + ` !== ` + quoted(before))
 		accessible(p)
 		p.picture("follow-overview-" + screen.name)
-		for _, id := range []string{first, second, away} {
+		for _, id := range []string{first, second, away, alone} {
 			root.api(http.MethodDelete, "/api/contacts/"+id, nil)
 		}
 	}

@@ -187,7 +187,7 @@ func (d *Directory) Each(ctx context.Context, visit func(*Organization) error) e
 	return d.orgs.Each(ctx, store.Filter{}, store.Live, visit)
 }
 
-// Update changes an organization's name, features, settings, limits, request limits, providers and origins by change,
+// Update changes an organization's name, features, settings, limits, request limits, providers, origins and color by change,
 // which may be called several times. Changes of other fields are dropped. Errors: ErrUnknownTenant; *fault.Error with
 // every fault, including those that change returns; other errors of change; store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Update(ctx context.Context, slug string, change func(*Organization) error) (*Tenant, error) {
@@ -218,7 +218,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 
 		o.Name, o.Features, o.Settings = edited.Name, edited.Features, edited.Settings
 		o.Limits, o.Lowered, o.RequestLimits = edited.Limits, edited.Lowered, edited.RequestLimits
-		o.Providers, o.FrameOrigins = edited.Providers, edited.FrameOrigins
+		o.Providers, o.FrameOrigins, o.Color = edited.Providers, edited.FrameOrigins, edited.Color
 		return nil
 	})
 	if err != nil {

@@ -126,6 +126,7 @@ func (m *Module) runNow(ctx context.Context, c *operation.Call, s *Schedule, _ r
 	c.Note("report_schedule", s.ID)
 	run := &Run{Schedule: s.ID, State: mailed}
 	run.ID = c.Tenant.Workspace().NewID()
+	c.Note("report_run", run.ID)
 	ready, err := m.prepare(ctx, c.Tenant, s)
 	if err == nil {
 		err = m.store(ctx, c.Tenant, ready, run, nil)

@@ -8,6 +8,7 @@ import (
 
 	"tenantry/config"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
 	"tenantry/tenants"
 )
 
@@ -55,5 +56,19 @@ func TestInvitationIsMailed(t *testing.T) {
 	}
 	if log := g.Log.String(); strings.Contains(log, "ada@example.com") || strings.Contains(log, link[1]) || strings.Contains(log, mailPassword) {
 		t.Errorf("the log holds an address, a link or a password:\n%s", log)
+	}
+}
+
+// TestMailsHaveTheColorOfTheOrganization checks that what an administrator sets colors the button of a mail.
+func TestMailsHaveTheColorOfTheOrganization(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	acme := open(t, gatewaytest.Start(t, server.withMail()), "acme")
+	as := fixture.As(acme.Org, gatewaytest.Cookie(acme.admin))
+	as.Want(t, http.MethodPut, "/api/organization", `{"color":"red"}`, 422, "color must be # and six hexadecimal digits")
+	as.Want(t, http.MethodPut, "/api/organization", `{"color":"#FFEE00"}`, 200, `"color":"#ffee00"`)
+	acme.invite(t, "ada@example.com")
+	if m := server.next(); !strings.Contains(m.HTML, "background:#ffee00;color:#1c2430") {
+		t.Errorf("got the mail %s", m.HTML)
 	}
 }

@@ -199,7 +199,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	here := func(c *config.Config, _ *gateway.Options) { c.Data = data }
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles, here)
 	a, b, apart := neighbours(t, g)
-	a.Import(t, fixture.ContactsBundle(400)...)
+	a.Import(t, fixture.ContactsBundle(1500)...) // so that the middle of the file is of contacts
 	keys := map[string]string{}
 	for _, o := range []*gatewaytest.Org{a, b, apart} {
 		keys[o.Slug] = o.Key(t, tenants.Contacts)

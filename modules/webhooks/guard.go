@@ -42,7 +42,8 @@ func forbidden() []netip.Prefix {
 func (g *guard) permits(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	in := func(p netip.Prefix) bool { return p.Contains(a) }
-	return a.IsValid() && (slices.ContainsFunc(g.allowed, in) || !slices.ContainsFunc(forbidden(), in))
+	unicast := a.Is4() || netip.MustParsePrefix("2000::/3").Contains(a) // of IPv6 nothing else is of the internet
+	return a.IsValid() && (slices.ContainsFunc(g.allowed, in) || unicast && !slices.ContainsFunc(forbidden(), in))
 }
 
 // names reports whether the operator has allowed the address by name, so that it may be used without TLS.

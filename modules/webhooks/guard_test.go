@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestGuard(t *testing.T) {
 		"169.254.169.254": false, "172.16.0.1": false, "172.31.255.255": false, "192.0.0.8": false, "192.0.2.1": false, "192.88.99.1": false,
 		"192.168.1.1": false, "198.18.0.1": false, "198.51.100.1": false, "203.0.113.1": false, "224.0.0.1": false, "239.255.255.250": false,
 		"240.0.0.1": false, "255.255.255.255": false,
-		"::": false, "::1": false, "::7f00:1": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false, "64:ff9b:1::1": false,
+		"::": false, "::1": false, "::7f00:1": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false, "::ffff:0:127.0.0.1": false, "4000::1": false, "64:ff9b:1::1": false,
 		"100::1": false, "2001::1": false, "2001:db8::1": false, "2002:a00:1::": false, "2002:808:808::1": false, "3fff::1": false, "fc00::1": false,
 		"fd12:3456::1": false, "fe80::1": false, "fe80::1%eth0": false, "fec0::1": false, "ff02::1": false,
 	} {
@@ -87,5 +88,22 @@ func TestDeliveryID(t *testing.T) {
 	}
 	if got := before("k3f4x2m7qa-10"); got != "k3f4x2m7qa-9" {
 		t.Errorf("before = %s", got)
+	}
+}
+
+// TestDeliveryIDs: notes of different webhooks, and of different events, have different identifiers, also if the
+// identifiers of the webhooks end alike, and those of one webhook are in the order of events.
+func TestDeliveryIDs(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, hook := range []string{"6b0ad9cd361bb242eb542065", "6b0ad9ce361bb242eb542065"} {
+		last := ""
+		for i := range 1000 {
+			id := deliveryID(hook, fmt.Sprintf("k3f4x2m7qa-%d", i+1))
+			if seen[id] || id <= last || len(id) != len(hook) {
+				t.Fatalf("%s is given twice, or not in order", id)
+			}
+			seen[id], last = true, id
+		}
 	}
 }

@@ -79,6 +79,7 @@ const (
 type Content struct {
 	store.Meta
 	Schedule string      `json:"schedule"`
+	Report   string      `json:"report"`
 	Mail     mail.Report `json:"mail"`
 }
 

@@ -3,6 +3,8 @@ package schedules
 import (
 	"testing"
 	"time"
+
+	"tenantry/backends/store"
 )
 
 // TestNext: schedules are due at the time of day in their zone, also where the clocks change.
@@ -57,6 +59,22 @@ func TestTimingRefuses(t *testing.T) {
 	for _, zone := range []string{"", "Local", "Mars/Base", "../../etc/passwd", "europe/../UTC"} {
 		if _, wrong := (&Schedule{On: everyDay, At: "08:00", Zone: zone}).timing(); wrong != "time_zone" {
 			t.Errorf("%q: got %q, want time_zone", zone, wrong)
+		}
+	}
+}
+
+// TestRunIDs: runs of different schedules, and of different times, have different identifiers, also if the identifiers of
+// the schedules end alike.
+func TestRunIDs(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for i := range 1000 {
+		for _, schedule := range []string{"6b0ad9db1ca116d9ec7a2c2d", "6b0ad9dc1ca116d9ec7a2c2d", "6b0ad9db1ca116d9ec7a2c2e"} {
+			id := runID(schedule, time.UnixMilli(int64(i)*60_000))
+			if seen[id] || !store.ValidID(id) {
+				t.Fatalf("%s is given twice, or is no identifier", id)
+			}
+			seen[id] = true
 		}
 	}
 }

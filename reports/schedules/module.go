@@ -60,7 +60,7 @@ type Answer struct {
 	Name       string   `json:"name" doc:"Name of the schedule."`
 	Report     string   `json:"report" doc:"Identifier of the custom report."`
 	Account    string   `json:"account" doc:"Identifier of the service account on whose behalf it is sent."`
-	Recipients []string `json:"recipients" doc:"Addresses to which it is mailed."`
+	Recipients []string `json:"recipients" doc:"Addresses to which it is mailed; masked for callers who lack rights of the account."`
 	On         string   `json:"on" doc:"The days."`
 	At         string   `json:"at" doc:"The time of day in the time zone."`
 	Zone       string   `json:"time_zone" doc:"IANA time zone."`
@@ -86,9 +86,13 @@ func exampleAnswer() Answer {
 
 // show returns schedules as callers see them.
 func (m *Module) show(ctx context.Context, c *operation.Call, all []*Schedule) ([]Answer, error) {
-	ids := make([]string, len(all))
+	ids, accounts := make([]string, len(all)), make([]string, len(all))
 	for i, s := range all {
-		ids[i] = s.ID
+		ids[i], accounts[i] = s.ID, s.Account
+	}
+	borrows, err := operation.Borrows(c, accounts, func(account string) error { return m.Accounts.Lend(ctx, c, account, "", false) })
+	if err != nil {
+		return nil, err
 	}
 	found, err := m.Progress.In(c.Workspace).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: max(len(ids), 1)})
 	if err != nil {
@@ -100,7 +104,11 @@ func (m *Module) show(ctx context.Context, c *operation.Call, all []*Schedule) (
 	}
 	out := make([]Answer, len(all))
 	for i, s := range all {
-		out[i] = m.answer(s, by[s.ID])
+		if out[i] = m.answer(s, by[s.ID]); !borrows[s.Account] {
+			for j, to := range out[i].Recipients {
+				out[i].Recipients[j] = mail.Masked(to)
+			}
+		}
 	}
 	return out, nil
 }

@@ -3,6 +3,8 @@ package schedules
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -85,7 +87,7 @@ func (m *Module) one(ctx context.Context, t *tenants.Tenant, s *Schedule, room *
 	*room--
 	err = m.run(ctx, t, s, p, due)
 	if errors.Is(err, store.ErrConflict) { // another process has made it, or somebody has changed it meanwhile
-		return now, nil
+		return now.Add(tryAgain), nil
 	}
 	if at := time.UnixMilli(p.NextTry); err == nil && at.After(now) {
 		return at, nil
@@ -193,9 +195,11 @@ func explain(err error) (reason string, lasting bool) {
 	return notNow, false
 }
 
-// runID returns the identifier of a run that is due: the same for every process.
+// runID returns the identifier of a run that is due: the same for every process. It is a hash, because identifiers of
+// schedules that were made in different seconds may differ in their beginnings alone.
 func runID(schedule string, due time.Time) string {
-	return fmt.Sprintf("%s%012x", schedule[12:], due.UnixMilli())
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", schedule, due.UnixMilli()))
+	return hex.EncodeToString(sum[:12])
 }
 
 // store issues the link, and stores the run, what its mails show, the mails, and the progress if it is given. Errors:
@@ -207,7 +211,7 @@ func (m *Module) store(ctx context.Context, t *tenants.Tenant, ready *prepared, 
 		return err
 	}
 	run.Rows, run.Recipients, run.Share, run.CreatedAt = ready.rows, len(s.Recipients), share, m.Now().UnixMilli()
-	content := &Content{Schedule: s.ID, Mail: ready.content}
+	content := &Content{Schedule: s.ID, Report: s.Report, Mail: ready.content}
 	content.ID, content.CreatedAt = run.ID, run.CreatedAt
 	ws := t.Workspace()
 	b := ws.Batch()
@@ -267,14 +271,47 @@ func (m *Module) note(ctx context.Context, t *tenants.Tenant, run *Run, p *Progr
 	return err
 }
 
-// Content returns what the mails of a run show; nil: nothing any more. Errors: store.ErrUnavailable.
-func (m *Module) Content(ctx context.Context, t *tenants.Tenant, run string) (*mail.Report, error) {
-	found, err := m.Contents.In(t.Workspace()).Get(ctx, run)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
+// Content returns what the mail of a run to an address shows, if it may still be sent: the address is a recipient, the
+// account may share the report, and the token of the link has not been revoked. Otherwise it returns nil. Errors:
+// store.ErrUnavailable.
+func (m *Module) Content(ctx context.Context, t *tenants.Tenant, run, to string) (*mail.Report, error) {
+	found, err := m.current(ctx, t, run, to)
+	if _, lasting := explain(err); err == nil || !lasting {
+		return found, err
 	}
+	return nil, nil
+}
+
+func (m *Module) current(ctx context.Context, t *tenants.Tenant, run, to string) (*mail.Report, error) {
+	ws := t.Workspace()
+	found, err := m.Contents.In(ws).Get(ctx, run)
 	if err != nil {
 		return nil, err
+	}
+	note, err := m.Runs.In(ws).Get(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.Schedules.In(ws).Get(ctx, found.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	if len(without(s.Recipients, to)) == len(s.Recipients) {
+		return nil, errLeft
+	}
+	who, err := m.Accounts.AccountPrincipal(ctx, t, s.Account)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.Reports.Sendable(ctx, t, who, found.Report)
+	if err != nil {
+		return nil, err
+	}
+	if revoked, err := m.Reports.Revoked(ctx, t, r, note.Share); revoked || err != nil {
+		return nil, cmp.Or(err, errLeft)
+	}
+	if !r.Exportable {
+		found.Mail.File = nil
 	}
 	return &found.Mail, nil
 }

@@ -92,6 +92,7 @@ type Module struct {
 	guard  *guard
 	client *http.Client
 
+	pairs     fairqueue.Queue[pair]   // tries under way, by organization and receiver
 	receivers fairqueue.Queue[string] // tries under way, by receiver
 	turns     fairqueue.Queue[int64]  // tries under way, by organization
 	working   fairqueue.Queue[int64]  // webhooks being worked on, by organization
@@ -105,6 +106,7 @@ type Module struct {
 // Bounds of what is under way in one process.
 const (
 	perReceiver = 16 // tries at a receiver
+	perPair     = 8  // tries of an organization at a receiver
 	perOrg      = 64 // tries of an organization
 	inAll       = 256
 	hooksPerOrg = 16 // webhooks of an organization that are worked on
@@ -118,7 +120,7 @@ func New(deps Deps) *Module {
 		Kinds: newKinds(), Deps: deps, guard: g, client: newClient(g, perReceiver), wake: make(chan struct{}, 1),
 		orgs: map[int64]*sending{}, read: map[string]passed{},
 	}
-	m.receivers.Share = perReceiver
+	m.pairs.Share, m.receivers.Share = perPair, perReceiver
 	m.turns.Size, m.turns.Share = inAll, perOrg
 	m.working.Size, m.working.Share = hooksInAll, hooksPerOrg
 	return m
@@ -128,7 +130,7 @@ func New(deps Deps) *Module {
 type Answer struct {
 	ID           string   `json:"id" doc:"Identifier of the webhook."`
 	Name         string   `json:"name" doc:"Name of the webhook."`
-	URL          string   `json:"url" doc:"Where events are sent."`
+	URL          string   `json:"url" doc:"Where events are sent; without its path for callers who lack rights of the account."`
 	Kinds        []string `json:"kinds" doc:"What is sent; empty: all that the account may read."`
 	Account      string   `json:"account" doc:"Identifier of the service account whose rights decide what is sent."`
 	State        string   `json:"state" enum:"active,failing,paused" doc:"failing: the receiver does not accept an event, which is tried again."`
@@ -158,9 +160,13 @@ func exampleAnswer() Answer {
 
 // show returns webhooks as callers see them.
 func (m *Module) show(ctx context.Context, c *operation.Call, hooks []*Hook) ([]Answer, error) {
-	ids := make([]string, len(hooks))
+	ids, accounts := make([]string, len(hooks)), make([]string, len(hooks))
 	for i, h := range hooks {
-		ids[i] = h.ID
+		ids[i], accounts[i] = h.ID, h.Account
+	}
+	borrows, err := operation.Borrows(c, accounts, func(account string) error { return m.Accounts.Lend(ctx, c, account, "", false) })
+	if err != nil {
+		return nil, err
 	}
 	found, err := m.Progress.In(c.Workspace).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: max(len(ids), 1)})
 	if err != nil {
@@ -172,7 +178,9 @@ func (m *Module) show(ctx context.Context, c *operation.Call, hooks []*Hook) ([]
 	}
 	all := make([]Answer, len(hooks))
 	for i, h := range hooks {
-		all[i] = m.answer(h, cmp.Or(by[h.ID], &Progress{}))
+		if all[i] = m.answer(h, cmp.Or(by[h.ID], &Progress{})); !borrows[h.Account] {
+			all[i].URL = receiver(h.URL) + "/…" // the rest may hold a secret
+		}
 	}
 	return all, nil
 }

@@ -19,7 +19,7 @@ import (
 const (
 	roundEvents = 500         // events of a round
 	mostAhead   = 1500        // events after one that is not accepted, to what happened to other records
-	roundLanes  = perReceiver // tries under way at once; what happened to one record is sent one by one
+	roundLanes  = perPair     // tries under way at once; what happened to one record is sent one by one
 	roundAge    = time.Second // after this no further try of the round begins, because rights may have changed
 	giveUpAfter = 3 * 24 * time.Hour
 	skipSaved   = time.Minute // how often it is stored that events were passed over
@@ -46,16 +46,29 @@ func receiver(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// enter waits for the turn of a try. The caller calls leave after it.
+// pair is an organization and a receiver, which others may send to as well.
+type pair struct {
+	org int64
+	to  string
+}
+
+// enter waits for the turn of a try. The caller calls leave after it. An organization takes only a part of the places at a
+// receiver, so that its tries that hang do not keep those of others waiting.
 func (m *Module) enter(ctx context.Context, org int64, to string) (leave func(), err error) {
+	own := pair{org, to}
+	if err := m.pairs.Enter(ctx, own); err != nil {
+		return nil, err
+	}
 	if err := m.receivers.Enter(ctx, to); err != nil {
+		m.pairs.Leave(own)
 		return nil, err
 	}
 	if err := m.turns.Enter(ctx, org); err != nil {
 		m.receivers.Leave(to)
+		m.pairs.Leave(own)
 		return nil, err
 	}
-	return func() { m.turns.Leave(org); m.receivers.Leave(to) }, nil
+	return func() { m.turns.Leave(org); m.receivers.Leave(to); m.pairs.Leave(own) }, nil
 }
 
 func (m *Module) count(o *outcome) {
@@ -170,7 +183,11 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 		return false, err
 	}
 	events := slices.DeleteFunc(part.Events, func(e Event) bool { return slices.Contains(p.Done, e.ID) })
-	if len(events) == 0 && p.Head == "" {
+	if len(events) == 0 && p.Head != "" { // what was not accepted is gone, or is not for this account any more
+		p.Cursor, p.Done, p.Head, p.FailingSince, p.Tries, p.NextTry = part.Next, nil, "", 0, 0, 0
+		return part.More, m.Progress.In(t.Workspace().BeyondQuota()).Replace(ctx, p)
+	}
+	if len(events) == 0 {
 		return part.More, m.pass(ctx, t, h, p, part)
 	}
 	if r.s, err = m.signerOf(ctx, t, h); err != nil {

@@ -367,3 +367,19 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		t.Errorf("got %d bytes of the answer, want its beginning", len(text))
 	}
 }
+
+// TestFailingEndsWithItsEvent: a webhook fails no longer once the event that its receiver did not accept is gone, because
+// the record was deleted for good.
+func TestFailingEndsWithItsEvent(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	r.answering(refuse(http.StatusInternalServerError))
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), `,"kinds":["contact.created"]`)
+	id := root.Create(t, "/api/contacts", `{"first_name":"One"}`)
+	awaitState(t, root, h.ID, "failing")
+	root.Want(t, http.MethodDelete, "/api/contacts/"+id+"?purge=true", "", 200, "")
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
+	awaitState(t, root, h.ID, "active")
+}

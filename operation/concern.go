@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"errors"
+	"net/http"
 	"time"
 
 	"tenantry/tenants"
@@ -33,6 +35,27 @@ type Concerns struct {
 	Count int64     // of all, including First
 	// AtLeast: there may be more than Count, because not every record was examined.
 	AtLeast bool
+}
+
+// Borrows returns which of the service accounts the caller may have something done on behalf of; lend refuses others with a
+// 403. Errors: others of lend.
+func Borrows(c *Call, accounts []string, lend func(account string) error) (map[string]bool, error) {
+	may := map[string]bool{}
+	for _, account := range accounts {
+		if _, asked := may[account]; asked {
+			continue
+		}
+		var err error
+		if c.Principal.Kind != tenants.System && !c.Principal.IsAdmin() {
+			err = lend(account)
+		}
+		refused, is := errors.AsType[*Problem](err)
+		if err != nil && (!is || refused.Code != http.StatusForbidden) {
+			return nil, err
+		}
+		may[account] = err == nil
+	}
+	return may, nil
 }
 
 // BoundLoan refuses a key that would have something done later on behalf of a service account.

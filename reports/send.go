@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"tenantry/crypto/tokens"
 	"tenantry/internal/fault"
 	"tenantry/operation/export"
 	"tenantry/tenants"
@@ -123,6 +124,11 @@ func (b *bounded) Write(part []byte) (int, error) {
 		return 0, errTooLarge
 	}
 	return b.Buffer.Write(part)
+}
+
+// Revoked reports whether a share token of the report was revoked. Errors: store.ErrUnavailable.
+func (m *Module) Revoked(ctx context.Context, t *tenants.Tenant, r *Report, token string) (bool, error) {
+	return m.isRevoked(ctx, t, r.PID, tokens.Share{ID: token})
 }
 
 // Link issues a link to a report, which opens it for that long, and returns its path and query. by says who issued it in

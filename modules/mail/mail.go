@@ -121,8 +121,8 @@ type Options struct {
 	// Leave removes an address from the recipients of a form, and returns its label; "" if it is gone. LeaveReport does
 	// that for the schedule of a report, and returns its name.
 	Leave, LeaveReport func(ctx context.Context, t *tenants.Tenant, id, address string) (label string, err error)
-	// Report returns what the mails of the run of a schedule show, nil if it is gone.
-	Report  func(ctx context.Context, t *tenants.Tenant, run string) (*Report, error)
+	// Report returns what the mail of the run of a schedule to an address shows, nil if it must not be sent any more.
+	Report  func(ctx context.Context, t *tenants.Tenant, run, to string) (*Report, error)
 	BaseURL func(slug string) string
 	Now     func() time.Time
 	Log     *slog.Logger

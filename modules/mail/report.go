@@ -46,7 +46,7 @@ func (m *Module) composeReport(ctx context.Context, t *tenants.Tenant, in messag
 	if err != nil {
 		return nil, err
 	}
-	r, err := m.Report(ctx, t, d.Run)
+	r, err := m.Report(ctx, t, d.Run, in.To)
 	if r == nil || err != nil {
 		return nil, err
 	}

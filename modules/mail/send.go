@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tenantry/backends/store"
@@ -19,6 +20,9 @@ const (
 	noteTime  = 5 * time.Second // for noting what became of a mail
 	perHour   = time.Hour       // of the limits
 	laterBy   = 10 * time.Minute
+
+	mostRefused = 8                // mails that a server refuses on one connection
+	afterHangUp = 10 * time.Second // before a mail is tried again after which the server hung up because of others
 
 	firstPause = time.Minute // before the second try; the pause doubles
 	mostPause  = 6 * time.Hour
@@ -79,12 +83,22 @@ func (m *Module) Turn(ctx context.Context, t *tenants.Tenant) (next time.Time, e
 	}
 	t = t.Through((*store.Workspace).BeyondQuota)
 	w := &turn{Module: m, t: t, mails: m.Mails.In(t.Workspace())}
-	due, err := w.mails.Find(ctx, store.Query{
+	due, err := w.urgent(ctx, now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	urgent := len(due)
+	others, err := w.mails.Find(ctx, store.Query{
 		Filter: store.All(store.Eq("state", Waiting), store.Where(store.F("due"), store.OpLte, now.UnixMilli())),
 		Sort:   []store.Order{store.Asc("due")}, Limit: turnMails,
 	})
 	if err != nil {
 		return time.Time{}, err
+	}
+	for i := range others {
+		if !slices.ContainsFunc(due[:urgent], func(m Mail) bool { return m.ID == others[i].ID }) {
+			due = append(due, others[i])
+		}
 	}
 	if len(due) == 0 {
 		return m.nextDue(ctx, t)
@@ -99,7 +113,7 @@ func (m *Module) Turn(ctx context.Context, t *tenants.Tenant) (next time.Time, e
 		}
 	}()
 	for i := range due {
-		if room <= 0 {
+		if room <= 0 && i >= urgent || room <= -w.reserve() {
 			return free, nil
 		}
 		sent, err := w.one(ctx, &due[i])
@@ -116,18 +130,43 @@ func (m *Module) Turn(ctx context.Context, t *tenants.Tenant) (next time.Time, e
 	return m.nextDue(ctx, t)
 }
 
+// urgentTopics are those that somebody waits for. They are sent before others, and when the organization has sent as many
+// of others as it may within an hour.
+func urgentTopics() []string { return []string{Password, Invitation, SignIn} }
+
+// reserve is how many urgent mails an organization may send in an hour besides others.
+func (m *Module) reserve() int { return max(m.PerOrganization/10, 1) }
+
+// urgent returns mails of urgent topics that are due.
+func (w *turn) urgent(ctx context.Context, now time.Time) (all []Mail, err error) {
+	for _, topic := range urgentTopics() {
+		found, err := w.mails.Find(ctx, store.Query{
+			Filter: store.All(
+				store.Eq("topic", topic), store.Where(store.F("created_at"), store.OpGt, now.Add(-patience(topic)).UnixMilli()),
+				store.Eq("state", Waiting), store.Where(store.F("due"), store.OpLte, now.UnixMilli()),
+			),
+			Sort: []store.Order{store.Asc("created_at")}, Limit: turnMails,
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
 // room returns how many mails the organization may send now and, if none, when it may again.
 func (w *turn) room(ctx context.Context, now time.Time) (room int, free time.Time, err error) {
 	hour := store.All(store.Eq("state", Sent), store.Where(store.F("due"), store.OpGt, now.Add(-perHour).UnixMilli()))
 	sent, err := w.mails.Count(ctx, hour)
 	if room = w.PerOrganization - int(sent); err != nil || room > 0 {
-		return room, free, err
+		return room, free, err // room is negative once some of the reserve was used
 	}
 	first, err := w.mails.First(ctx, store.Query{Filter: hour, Sort: []store.Order{store.Asc("due")}})
 	if err != nil {
-		return 0, now.Add(time.Minute), nil //nolint:nilerr // it is asked again then
+		return room, now.Add(time.Minute), nil //nolint:nilerr // it is asked again then
 	}
-	return 0, time.UnixMilli(first.Due).Add(perHour), nil
+	return room, time.UnixMilli(first.Due).Add(perHour), nil
 }
 
 // one sends a mail, or decides what else becomes of it. Errors: store.ErrConflict, store.ErrUnavailable.
@@ -170,7 +209,12 @@ func (w *turn) one(ctx context.Context, rec *Mail) (sent bool, err error) {
 		return false, err
 	}
 	out := w.conn.send(msg)
-	return out.sent, w.settle(ctx, rec, out)
+	if err := w.settle(ctx, rec, out); err != nil || w.conn == nil || w.conn.refused < mostRefused {
+		return out.sent, err
+	}
+	w.conn.close() // before the server hangs up
+	w.conn = nil
+	return out.sent, nil
 }
 
 // settle stores what became of a mail that was offered to the server. It goes on when ctx has ended.
@@ -191,6 +235,13 @@ func (w *turn) settle(outer context.Context, rec *Mail, out outcome) error {
 	}
 	if outer.Err() != nil { // the process stops, and another one goes on
 		rec.Due = now.UnixMilli()
+		return w.mails.Replace(ctx, rec)
+	}
+	if out.away && w.conn.refused > 0 { // some servers hang up after refusals, which are about single mails
+		w.conn.close()
+		w.conn = nil
+		rec.Due, rec.Code, rec.Reason = now.Add(afterHangUp).UnixMilli(), out.code, reasonNotYet
+		w.ended[later].Add(1)
 		return w.mails.Replace(ctx, rec)
 	}
 	if out.away {
@@ -265,6 +316,15 @@ func (w *turn) spread(ctx context.Context, rec *Mail, in message) error {
 	form, err := w.Form(ctx, w.t, about.Form, "")
 	if err != nil {
 		return err
+	}
+	waiting, err := w.mails.Count(ctx, store.Eq("state", Waiting))
+	if err != nil {
+		return err
+	}
+	if form != nil && int(waiting)+len(form.Recipients) > maxWaiting {
+		w.Log.WarnContext(ctx, "nobody is told of a submission, because too many mails of the organization wait",
+			"org", w.t.Org.OrgID, "form", about.Form)
+		form = nil
 	}
 	b := w.t.Workspace().Batch()
 	if form != nil {

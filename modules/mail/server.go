@@ -66,6 +66,8 @@ type conn struct {
 	client *gomail.Client
 	smtp   *smtp.Client
 	stop   func() bool // ends the watch over the context
+	// refused counts mails that were refused for themselves.
+	refused int
 }
 
 // dial connects, encrypts and signs in. The connection ends with ctx. The error holds no secret and no address of a
@@ -117,7 +119,7 @@ func (s *Server) dial(ctx context.Context) (*conn, error) {
 		hangUp()
 		return nil, fmt.Errorf("mail server %s: %s", s.Address(), describe(err))
 	}
-	return &conn{s, client, session, stop}, nil
+	return &conn{of: s, client: client, smtp: session, stop: stop}, nil
 }
 
 // close takes leave of the server.
@@ -169,7 +171,7 @@ type outcome struct {
 }
 
 // send offers a mail to the server.
-func (c *conn) send(m *gomail.Msg) outcome {
+func (c *conn) send(m *gomail.Msg) (out outcome) {
 	err := c.client.SendWithSMTPClient(c.smtp, m)
 	if err == nil || m.IsDelivered() {
 		return outcome{sent: true}
@@ -179,7 +181,12 @@ func (c *conn) send(m *gomail.Msg) outcome {
 		return outcome{away: true}
 	}
 	code := failed.ErrorCode()
-	out := outcome{code: code, permanent: code >= 500}
+	out = outcome{code: code, permanent: code >= 500}
+	defer func() {
+		if !out.away {
+			c.refused++
+		}
+	}()
 	switch failed.Reason {
 	case gomail.ErrSMTPRcptTo, gomail.ErrSMTPData, gomail.ErrSMTPDataClose:
 		out.away = code == 0 || code == textClosing

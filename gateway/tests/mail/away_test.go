@@ -2,8 +2,10 @@ package mail
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,4 +198,59 @@ func TestMailIsSentOnce(t *testing.T) {
 	if len(seen) != mails {
 		t.Errorf("got mails to %d people, want %d", len(seen), mails)
 	}
+}
+
+// TestHangingUpIsAboutOneConnection: a server that hangs up after some refusals keeps nobody else's mail waiting.
+func TestHangingUpIsAboutOneConnection(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	var refused atomic.Int64
+	server.refusing(func(step, address string) error {
+		if step != "RCPT" || !strings.HasPrefix(address, "bad") {
+			return nil
+		}
+		if refused.Add(1)%4 == 0 {
+			return &smtp.SMTPError{Code: 421, Message: "too many errors"}
+		}
+		return &smtp.SMTPError{Code: 550, Message: "no such user"}
+	})
+	g := gatewaytest.Start(t, server.withMail())
+	evil, acme := open(t, g, "evil"), open(t, g, "acme")
+	var bad []string
+	for i := range 40 {
+		bad = append(bad, fmt.Sprintf("bad%d@example.com", i))
+	}
+	evil.submit(t, evil.form(t, map[string]any{"enabled": true, "recipients": bad}), map[string]any{"name": "Ada"})
+	for i := range 5 {
+		acme.invite(t, fmt.Sprintf("ada%d@example.com", i))
+		server.next()
+		evil.send(t)
+	}
+	if strings.Contains(g.Log.String(), "mail cannot be sent and waits") {
+		t.Error("the server was taken to be away")
+	}
+}
+
+// TestUrgentMailsComeFirst: a link for a forgotten password is mailed although so many alerts wait that the organization
+// has used up its mails of the hour.
+func TestUrgentMailsComeFirst(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	acme := open(t, gatewaytest.Start(t, server.withMail(func(m *config.Mail) { m.PerOrganization = 5 })), "acme")
+	var all []string
+	for i := range 60 {
+		all = append(all, fmt.Sprintf("to%d@example.com", i))
+	}
+	acme.submit(t, acme.form(t, map[string]any{"enabled": true, "recipients": all}), map[string]any{"name": "Ada"})
+	acme.settled(t, 5)
+	for range 5 {
+		server.next()
+	}
+	server.none()
+	fixture.As(acme.Org, func(*http.Request) {}).Want(t, http.MethodPost, "/auth/password/forgot", `{"email":"root@acme.example"}`, 200, "")
+	if m := server.next(); m.To != "root@acme.example" {
+		t.Errorf("got a mail to %s, want the link", m.To)
+	}
+	acme.send(t)
+	server.none()
 }

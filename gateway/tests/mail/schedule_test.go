@@ -7,13 +7,17 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/emersion/go-smtp"
+
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
+	"tenantry/modules/mail"
 	"tenantry/tenants"
 )
 
@@ -206,4 +210,77 @@ func TestLeavingAReport(t *testing.T) {
 		t.Errorf("mailed to %s, who has left, want %s alone", m.To, second.To)
 	}
 	server.none()
+}
+
+// TestWaitingReportsEndWithTheirRight: a mail that waits for the mail server is not sent once its recipient has left, or
+// the account may not share the report any more, or the link was revoked.
+func TestWaitingReportsEndWithTheirRight(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, as fixture.Client, report, schedule, account string){
+		"recipient": func(t *testing.T, as fixture.Client, _, schedule, _ string) {
+			as.Want(t, http.MethodPut, "/api/report-schedules/"+schedule, `{"recipients":["other@example.com"]}`, 200, "")
+		},
+		"schedule": func(t *testing.T, as fixture.Client, _, schedule, _ string) {
+			as.Want(t, http.MethodDelete, "/api/report-schedules/"+schedule, "", 200, "")
+		},
+		"account": func(t *testing.T, as fixture.Client, _, _, account string) {
+			as.Want(t, http.MethodPut, "/api/service-accounts/"+account, `{"active":false}`, 200, "")
+		},
+		"right": func(t *testing.T, as fixture.Client, _, _, account string) {
+			as.Want(t, http.MethodPut, "/api/service-accounts/"+account, `{"permissions":[]}`, 200, "")
+		},
+		"report": func(t *testing.T, as fixture.Client, report, _, _ string) {
+			as.Want(t, http.MethodPut, "/api/custom-reports/"+report, `{"shareable":false}`, 200, "")
+		},
+		"link": func(t *testing.T, as fixture.Client, report, _, _ string) {
+			as.Want(t, http.MethodDelete, "/api/custom-reports/"+report+"/shares", "", 200, "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clock fixture.Clock
+			server := newServer(t).start()
+			server.refusing(func(step, _ string) error {
+				if step == "RCPT" {
+					return &smtp.SMTPError{Code: 451, Message: "later"}
+				}
+				return nil
+			})
+			acme := open(t, gatewaytest.Start(t, fixture.ShortLeases, server.withMail(), clock.Option), "acme")
+			report, schedule, account := acme.weekly(t, "", "")
+			as := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+			as.Want(t, http.MethodPost, "/api/report-schedules/"+schedule+"/run", "", 200, `"state":"mailed"`)
+			acme.send(t)
+			end(t, as, report, schedule, account)
+			server.refusing(nil)
+			clock.Advance(2 * time.Hour)
+			fixture.Await(t, "no mail that waits", func() bool {
+				acme.send(t)
+				return !slices.ContainsFunc(acme.list(t), func(m told) bool { return m.Topic == mail.ReportTopic })
+			})
+			server.none()
+		})
+	}
+}
+
+// TestSchedulesAreMasked: callers who lack rights of the account see neither the addresses of a schedule nor the path of a
+// webhook.
+func TestSchedulesAreMasked(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	acme := open(t, gatewaytest.Start(t, fixture.ShortLeases, server.withMail()), "acme")
+	all := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+	report := all.Create(t, "/api/custom-reports", `{"title":"All","class":"Contacts","query":{"fields":["first_name"]}}`)
+	account := all.Create(t, "/api/service-accounts", `{"name":"strong","permissions":["manage_reports","contacts"]}`)
+	all.Create(t, "/api/report-schedules", `{"name":"n","report":"`+report+`","account":"`+account+`","recipients":["hidden@example.com"]}`)
+	all.Create(t, "/api/webhooks", `{"name":"n","url":"https://hooks.example.com/hidden","account":"`+account+`"}`)
+	weak := fixture.As(acme.Org, gatewaytest.WithKey(acme.Key(t, tenants.ManageReports, tenants.ManageWebhooks)))
+	for path, masked := range map[string]string{"/api/report-schedules": "h***@example.com", "/api/webhooks": "https://hooks.example.com/…"} {
+		for _, at := range []string{path, path + "/n"} {
+			all.Want(t, http.MethodGet, at, "", 200, "hidden")
+			if a := weak.Want(t, http.MethodGet, at, "", 200, masked); strings.Contains(a.Text(), "hidden") {
+				t.Errorf("%s shows %s", at, a.Text())
+			}
+		}
+	}
 }

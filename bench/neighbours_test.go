@@ -26,7 +26,7 @@ func kinds() map[string]func(operation.Row) bool {
 	return map[string]func(operation.Row) bool{
 		"filter": takes("filters"), "index": takes("filters"), "q": takes("q"), "sort": takes("sort"), "page": takes("page"),
 		"report": func(o operation.Row) bool {
-			return strings.HasPrefix(o.Name, "reports.") && o.Weight >= operation.Heavy
+			return (strings.HasPrefix(o.Name, "reports.") || o.Name == "report_schedules.run") && o.Weight >= operation.Heavy
 		},
 		"check": func(o operation.Row) bool {
 			return o.Method == http.MethodGet && o.Weight >= operation.Heavy && !takes("page")(o)

@@ -3,12 +3,14 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"tenantry/gateway/console/locale"
 	"tenantry/gateway/console/report"
 	"tenantry/internal/background"
+	"tenantry/internal/together"
 	"tenantry/modules/mail"
 	"tenantry/reports"
 	"tenantry/reports/schedules"
@@ -23,7 +25,6 @@ const (
 	scheduleHold  = time.Minute      // after this the turn of a replica that died is free for others
 	scheduleTurn  = 3 * time.Minute  // timeout for one organization
 	scheduleOrgs  = 4                // organizations at once
-	schedulePage  = 64               // organizations that are listed at once
 )
 
 // openSchedules makes the module that mails reports on time.
@@ -53,41 +54,36 @@ func (a *App) mailReports() {
 // MailReports makes the runs of schedules that are due, and returns when no more are. Programs that embed the gateway need
 // not call it. Error: store.ErrUnavailable.
 func (a *App) MailReports(ctx context.Context) error {
-	for ctx.Err() == nil {
-		due, err := a.directory.Due(ctx, schedulePage)
-		if err != nil {
-			return err
-		}
-		if len(due) == 0 {
-			return nil
-		}
-		room := make(chan struct{}, scheduleOrgs)
-		var running sync.WaitGroup
-		var mu sync.Mutex
-		var failed error
+	var mu sync.Mutex
+	busy := map[int64]bool{}
+	next := func() (*tenants.Organization, error) { // that has waited longest
+		mu.Lock()
+		defer mu.Unlock()
+		due, err := a.directory.Due(ctx, len(busy)+1)
 		for i := range due {
-			select {
-			case room <- struct{}{}:
-			case <-ctx.Done():
+			if !busy[due[i].OrgID] {
+				busy[due[i].OrgID] = true
+				return &due[i], err
 			}
-			if ctx.Err() != nil {
-				break
-			}
-			running.Go(func() {
-				defer func() { <-room }()
-				if err := a.mailReportsOf(ctx, &due[i]); err != nil {
-					mu.Lock()
-					failed = errors.Join(failed, err)
-					mu.Unlock()
-				}
-			})
 		}
-		running.Wait()
-		if failed != nil { // it stays due; it is tried at the next look
-			return failed
+		return nil, err
+	}
+	work := func() error {
+		for {
+			org, err := next()
+			if org == nil || err != nil {
+				return err
+			}
+			err = a.mailReportsOf(ctx, org)
+			mu.Lock()
+			delete(busy, org.OrgID)
+			mu.Unlock()
+			if err != nil { // it stays due, until the next look
+				return err
+			}
 		}
 	}
-	return ctx.Err()
+	return together.Do(true, slices.Repeat([]func() error{work}, scheduleOrgs)...)
 }
 
 // mailReportsOf takes one turn of an organization.

@@ -246,7 +246,7 @@ func (m *Module) waits(ctx context.Context, t *tenants.Tenant, hooks []*Hook) (b
 		if p.NextTry > m.Now().UnixMilli() {
 			continue
 		}
-		if p.NextTry > 0 || p.Cursor == "" {
+		if p.NextTry > 0 || p.Cursor == "" || p.Head != "" {
 			return true, nil
 		}
 		who, err := m.Accounts.AccountPrincipal(ctx, t, h.Account)

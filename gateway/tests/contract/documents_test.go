@@ -427,7 +427,7 @@ func layout(t *testing.T, raw json.RawMessage, indent string) string {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
-	g := gatewaytest.Start(t, clock.Option, func(c *config.Config, _ *gateway.Options) {
+	g := gatewaytest.Start(t, clock.Option, fixture.ShortLeases, func(c *config.Config, _ *gateway.Options) {
 		c.PublicURL, c.Limits = "http://{slug}.localhost:8080", config.Default().Limits
 	})
 	acme := g.Org(t, "acme", tenants.FeatureTeams)

@@ -239,7 +239,7 @@ func TestContract_Explain(t *testing.T) {
 // records.
 func TestExplain_FindsTheCalledOperation(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t)
+	g := gatewaytest.Start(t, fixture.ShortLeases)
 	acme := g.Org(t, "acme")
 	_, admin := acme.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	for _, op := range g.App.Operations() {

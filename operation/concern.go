@@ -1,8 +1,6 @@
 package operation
 
 import (
-	"errors"
-	"net/http"
 	"time"
 
 	"tenantry/tenants"
@@ -36,28 +34,3 @@ type Concerns struct {
 	// AtLeast: there may be more than Count, because not every record was examined.
 	AtLeast bool
 }
-
-// Borrows returns which of the service accounts the caller may have something done on behalf of; lend refuses others with a
-// 403. Errors: others of lend.
-func Borrows(c *Call, accounts []string, lend func(account string) error) (map[string]bool, error) {
-	may := map[string]bool{}
-	for _, account := range accounts {
-		if _, asked := may[account]; asked {
-			continue
-		}
-		var err error
-		if c.Principal.Kind != tenants.System && !c.Principal.IsAdmin() {
-			err = lend(account)
-		}
-		refused, is := errors.AsType[*Problem](err)
-		if err != nil && (!is || refused.Code != http.StatusForbidden) {
-			return nil, err
-		}
-		may[account] = err == nil
-	}
-	return may, nil
-}
-
-// BoundLoan refuses a key that would have something done later on behalf of a service account.
-const BoundLoan = "A key that expires or is bound to addresses cannot have something sent or done later, because that " +
-	"would not be bound in this way"

@@ -63,6 +63,15 @@ const TimeLayout = "2006-01-02T15:04:05.000Z"
 // Time formats a time that is given in Unix milliseconds.
 func Time(ms int64) string { return time.UnixMilli(ms).UTC().Format(TimeLayout) }
 
+// TimeOrNull is Time; nil for 0.
+func TimeOrNull(ms int64) *string {
+	if ms == 0 {
+		return nil
+	}
+	text := Time(ms)
+	return &text
+}
+
 // maxTime is the longest text, in bytes, that is read as a date or time.
 const maxTime = 40
 

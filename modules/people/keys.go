@@ -85,24 +85,15 @@ func (m *Module) showKey(t *tenants.Tenant, k *keys.Key, owner *identity.Account
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
 		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: m.describe(t, k, owner, effective, k.State(now), known), Teams: orEmpty(k.Teams),
 		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), ProofOfWork: k.ProofOfWork, CreatedAt: texts.Time(k.CreatedAt),
-		ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt), LastUsedAt: timeOrNull(k.LastUsed), Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: timeOrNull(k.NeededSince), Rotated: []string{},
+		ExpiresAt: texts.TimeOrNull(k.ExpiresAt), RevokedAt: texts.TimeOrNull(k.RevokedAt), LastUsedAt: texts.TimeOrNull(k.LastUsed), Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: texts.TimeOrNull(k.NeededSince), Rotated: []string{},
 	}
 	for _, older := range k.Rotated(now) {
 		one.Rotated = append(one.Rotated, texts.Time(older.Until))
 	}
 	if k.OldUntil > now.UnixMilli() {
-		one.OldUntil = timeOrNull(k.OldUntil)
+		one.OldUntil = texts.TimeOrNull(k.OldUntil)
 	}
 	return one
-}
-
-// timeOrNull shows a time; nil for 0.
-func timeOrNull(ms int64) *string {
-	if ms == 0 {
-		return nil
-	}
-	text := texts.Time(ms)
-	return &text
 }
 
 // keyAccess is what a key can call: the permissions that admit it to some operation, and whether there are operations

@@ -73,7 +73,7 @@ func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identi
 			CreatedAt: texts.Time(u.CreatedAt), Unused: []tenants.Permission{},
 		}
 		needed := cmp.Or(noted[u.UID], &keys.Rights{})
-		if one.UnusedSince = timeOrNull(needed.Since); !u.IsAdmin() {
+		if one.UnusedSince = texts.TimeOrNull(needed.Since); !u.IsAdmin() {
 			one.Unused = orEmpty(keys.Unneeded(permissions[i], needed.Needed))
 		}
 		if c.Tenant.Org.Feature(tenants.FeatureTeams) {

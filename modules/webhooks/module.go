@@ -46,16 +46,6 @@ type Events interface {
 	ListenAll(call func(org int64))
 }
 
-// Accounts are the service accounts of organizations. Implementations must be safe for concurrent use.
-type Accounts interface {
-	// AccountPrincipal returns what an account may do. Error: tenants.ErrDenied if there is no such account, or it is not
-	// active.
-	AccountPrincipal(ctx context.Context, t *tenants.Tenant, id string) (*tenants.Principal, error)
-	// Lend refuses a caller who lacks rights of the account: with a *fault.Error about the field, or, if that is empty,
-	// with a 403. If lasts is set, it also refuses a key that is bound to a time or to addresses.
-	Lend(ctx context.Context, c *operation.Call, account, field string, lasts bool) error
-}
-
 // Directory is what the module needs of tenants.Directory.
 type Directory interface {
 	BySlug(ctx context.Context, slug string) (*tenants.Tenant, error)
@@ -68,7 +58,7 @@ type Directory interface {
 // Deps are the dependencies of the module.
 type Deps struct {
 	Events    Events
-	Accounts  Accounts
+	Accounts  operation.Accounts
 	Directory Directory
 	Keys      func(ctx context.Context, t *tenants.Tenant) (KeySet, error)
 	Now       func() time.Time
@@ -164,7 +154,7 @@ func (m *Module) show(ctx context.Context, c *operation.Call, hooks []*Hook) ([]
 	for i, h := range hooks {
 		ids[i], accounts[i] = h.ID, h.Account
 	}
-	borrows, err := operation.Borrows(c, accounts, func(account string) error { return m.Accounts.Lend(ctx, c, account, "", false) })
+	borrows, err := operation.Borrows(ctx, c, m.Accounts, accounts)
 	if err != nil {
 		return nil, err
 	}
@@ -194,28 +184,19 @@ func (m *Module) answer(h *Hook, p *Progress) Answer {
 		a.Kinds = []string{}
 	}
 	if h.FormerUntil > m.Now().UnixMilli() {
-		a.OldUntil = timeOrNull(h.FormerUntil)
+		a.OldUntil = texts.TimeOrNull(h.FormerUntil)
 	}
 	a.PausedReason, a.Paused = h.idle()
 	switch {
 	case a.Paused:
 		a.State = "paused"
 	case p.Head != "":
-		a.State, a.FailingSince, a.NextTry = failing, timeOrNull(p.FailingSince), timeOrNull(p.NextTry)
+		a.State, a.FailingSince, a.NextTry = failing, texts.TimeOrNull(p.FailingSince), texts.TimeOrNull(p.NextTry)
 	}
 	return a
 }
 
 const failing = "failing"
-
-// timeOrNull shows a time; nil for 0.
-func timeOrNull(ms int64) *string {
-	if ms == 0 {
-		return nil
-	}
-	text := texts.Time(ms)
-	return &text
-}
 
 func (m *Module) options() crud.Options {
 	may := operation.Needs(tenants.ManageWebhooks)

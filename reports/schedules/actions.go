@@ -34,7 +34,7 @@ func exampleRun() RunAnswer {
 
 func (r *Run) answer() RunAnswer {
 	return RunAnswer{
-		ID: r.ID, State: r.State, Reason: r.Reason, Due: timeOrNull(r.Due), At: texts.Time(r.CreatedAt), Rows: r.Rows,
+		ID: r.ID, State: r.State, Reason: r.Reason, Due: texts.TimeOrNull(r.Due), At: texts.Time(r.CreatedAt), Rows: r.Rows,
 		Recipients: r.Recipients, Share: r.Share,
 	}
 }

@@ -22,21 +22,11 @@ import (
 	"tenantry/tenants/identity"
 )
 
-// Accounts are the service accounts of organizations. Implementations must be safe for concurrent use.
-type Accounts interface {
-	// AccountPrincipal returns what an account may do. Error: tenants.ErrDenied if there is no such account, or it is not
-	// active.
-	AccountPrincipal(ctx context.Context, t *tenants.Tenant, id string) (*tenants.Principal, error)
-	// Lend refuses a caller who lacks rights of the account: with a *fault.Error about the field, or, if that is empty,
-	// with a 403. If lasts is set, it also refuses a key that is bound to a time or to addresses.
-	Lend(ctx context.Context, c *operation.Call, account, field string, lasts bool) error
-}
-
 // Deps are the dependencies of the module. All are required.
 type Deps struct {
 	Reports  *reports.Module
 	Mails    *mail.Module
-	Accounts Accounts
+	Accounts operation.Accounts
 	// NoteDue notes when a schedule that is about to be stored is due.
 	NoteDue func(ctx context.Context, t *tenants.Tenant, at time.Time) error
 	// Draw returns the picture and the table of a report.
@@ -90,7 +80,7 @@ func (m *Module) show(ctx context.Context, c *operation.Call, all []*Schedule) (
 	for i, s := range all {
 		ids[i], accounts[i] = s.ID, s.Account
 	}
-	borrows, err := operation.Borrows(c, accounts, func(account string) error { return m.Accounts.Lend(ctx, c, account, "", false) })
+	borrows, err := operation.Borrows(ctx, c, m.Accounts, accounts)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +106,7 @@ func (m *Module) show(ctx context.Context, c *operation.Call, all []*Schedule) (
 func (m *Module) answer(s *Schedule, p Progress) Answer {
 	a := Answer{
 		ID: s.ID, Name: s.Name, Report: s.Report, Account: s.Account, Recipients: slices.Clone(s.Recipients), On: s.On, At: s.At,
-		Zone: s.Zone, CSV: s.CSV, LinkDays: s.LinkDays, State: "active", LastRun: timeOrNull(p.Last),
+		Zone: s.Zone, CSV: s.CSV, LinkDays: s.LinkDays, State: "active", LastRun: texts.TimeOrNull(p.Last),
 		CreatedAt: texts.Time(s.CreatedAt), UpdatedAt: texts.Time(s.UpdatedAt),
 	}
 	if a.Recipients == nil {
@@ -128,21 +118,12 @@ func (m *Module) answer(s *Schedule, p Progress) Answer {
 		a.State = "paused"
 	case wrong == "":
 		next := when.next(time.UnixMilli(max(p.Last, s.Since))).UnixMilli()
-		a.NextRun = timeOrNull(max(next, p.NextTry))
+		a.NextRun = texts.TimeOrNull(max(next, p.NextTry))
 	}
 	if p.Failed && !a.Paused {
 		a.State = "failing"
 	}
 	return a
-}
-
-// timeOrNull shows a time; nil for 0.
-func timeOrNull(ms int64) *string {
-	if ms == 0 {
-		return nil
-	}
-	text := texts.Time(ms)
-	return &text
 }
 
 func (m *Module) options() crud.Options {

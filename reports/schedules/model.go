@@ -11,6 +11,7 @@ import (
 
 	"tenantry/backends/record"
 	"tenantry/backends/store"
+	"tenantry/internal/fault"
 	"tenantry/modules/mail"
 )
 
@@ -20,12 +21,12 @@ type Schedule struct {
 	Name       string   `json:"name" rule:"required max=200 format=label unique" use:"filter named" doc:"Name of the schedule." example:"Weekly figures"`
 	Report     string   `json:"report" rule:"required format=id ref=custom_report" use:"filter" doc:"Identifier of the custom report. It must be shareable." ask:"Report" example:"66f0a1b2c3d4e5f601234567"`
 	Account    string   `json:"account" rule:"required format=id ref=service_account" doc:"Identifier of the service account on whose behalf the report is sent. It must hold manage_reports and see all that the report shows." ask:"Service account" example:"665f1c2ab4d3e2f1a0b9c8d7"`
-	Recipients []string `json:"recipients" rule:"required max=50 each=254" doc:"Addresses to which it is mailed, at most 50." ask:"Recipients|E-mail addresses, one on each line." example:"[\"ada@example.com\"]"`
+	Recipients []string `json:"recipients" rule:"required max=50 each=254" doc:"Addresses to which it is mailed, at most 50." ask:"Recipients|Their e-mail addresses." example:"[\"ada@example.com\"]"`
 	On         string   `json:"on" rule:"enum=every_day|working_days|monday|tuesday|wednesday|thursday|friday|saturday|sunday|first_of_month" doc:"The days. working_days are Monday to Friday. Default: every_day." ask:"On" example:"monday"`
 	At         string   `json:"at" rule:"max=5 format=line" doc:"The time of day in the time zone, from 00:00 to 23:59. One that a change of the clocks leaves out is an hour later. Default: 08:00." ask:"At|Such as 08:00." example:"08:00"`
 	Zone       string   `json:"time_zone" rule:"max=64 format=line" doc:"IANA time zone. Default: UTC." ask:"Time zone|Such as Europe/Berlin." example:"Europe/Berlin"`
 	CSV        bool     `json:"csv" doc:"Whether the rows are attached as a CSV file of up to 1 MiB. The report must be exportable." ask:"Attach the rows as a file"`
-	LinkDays   int64    `json:"link_days" rule:"min=1 max=365" doc:"Days for which the link in a mail opens the report. Default: 30." ask:"The link works for so many days" example:"30"`
+	LinkDays   int64    `json:"link_days" rule:"min=1 max=365" doc:"Days for which the link in a mail opens the report. Default: 30." ask:"Days for which the link works" example:"30"`
 	Paused     bool     `json:"paused,omitempty" use:"computed filter"`
 	// Since is the time after which runs are due, in Unix milliseconds. An imported schedule has none, and is not run until
 	// it is resumed.
@@ -140,17 +141,18 @@ type timing struct {
 	zone         *time.Location
 }
 
-// timing returns when the schedule is due; wrong names the field that is malformed.
-func (s *Schedule) timing() (when timing, wrong string) {
+// timing returns when the schedule is due. Its errors are faults of at and time_zone.
+func (s *Schedule) timing() (timing, fault.List) {
+	var errs fault.List
 	at, err := time.Parse("15:04", s.At)
 	if err != nil || len(s.At) != len("15:04") {
-		return when, "at"
+		errs.Add("at", fault.Format, "at must be a time of day such as 08:00")
 	}
 	zone, err := time.LoadLocation(s.Zone)
 	if err != nil || s.Zone == "" || s.Zone == "Local" {
-		return when, "time_zone"
+		errs.Add("time_zone", fault.Unknown, "time_zone must be the name of a time zone such as Europe/Berlin")
 	}
-	return timing{s.On, at.Hour(), at.Minute(), zone}, ""
+	return timing{s.On, at.Hour(), at.Minute(), zone}, errs
 }
 
 // next returns the first time after another at which the schedule is due.

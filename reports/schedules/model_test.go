@@ -25,7 +25,7 @@ func TestNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		when, wrong := (&Schedule{On: one.on, At: one.at, Zone: one.zone}).timing()
-		if got := when.next(after).UTC().Format(time.RFC3339); wrong != "" || got != one.want {
+		if got := when.next(after).UTC().Format(time.RFC3339); wrong != nil || got != one.want {
 			t.Errorf("%s %s %s after %s: got %s, want %s", one.on, one.at, one.zone, one.after, got, one.want)
 		}
 	}
@@ -52,13 +52,13 @@ func TestLatest(t *testing.T) {
 func TestTimingRefuses(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"", "8:00", "24:00", "08:60", "08.00", "aa:bb", "08:00:00"} {
-		if _, wrong := (&Schedule{On: everyDay, At: at, Zone: "UTC"}).timing(); wrong != "at" {
-			t.Errorf("%q: got %q, want at", at, wrong)
+		if _, wrong := (&Schedule{On: everyDay, At: at, Zone: "UTC"}).timing(); len(wrong) != 1 || wrong[0].Field != "at" {
+			t.Errorf("%q: got %v, want a fault of at", at, wrong)
 		}
 	}
 	for _, zone := range []string{"", "Local", "Mars/Base", "../../etc/passwd", "europe/../UTC"} {
-		if _, wrong := (&Schedule{On: everyDay, At: "08:00", Zone: zone}).timing(); wrong != "time_zone" {
-			t.Errorf("%q: got %q, want time_zone", zone, wrong)
+		if _, wrong := (&Schedule{On: everyDay, At: "08:00", Zone: zone}).timing(); len(wrong) != 1 || wrong[0].Field != "time_zone" {
+			t.Errorf("%q: got %v, want a fault of time_zone", zone, wrong)
 		}
 	}
 }

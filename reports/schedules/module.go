@@ -116,7 +116,7 @@ func (m *Module) answer(s *Schedule, p Progress) Answer {
 	switch a.Reason, a.Paused = s.idle(); {
 	case a.Paused:
 		a.State = "paused"
-	case wrong == "":
+	case wrong == nil:
 		next := when.next(time.UnixMilli(max(p.Last, s.Since))).UnixMilli()
 		a.NextRun = texts.TimeOrNull(max(next, p.NextTry))
 	}
@@ -200,12 +200,8 @@ func bound() operation.Failure {
 
 // check notes faults of the timing and the addresses, and what the account may not share.
 func (m *Module) check(ctx context.Context, c *operation.Call, s, was *Schedule, errs *fault.List) error {
-	switch _, wrong := s.timing(); wrong {
-	case "at":
-		errs.Add("at", fault.Format, "at must be a time of day such as 08:00")
-	case "time_zone":
-		errs.Add("time_zone", fault.Unknown, "time_zone must be the name of a time zone such as Europe/Berlin")
-	}
+	_, wrong := s.timing()
+	*errs = append(*errs, wrong...)
 	for i, to := range s.Recipients {
 		if s.Recipients[i] = strings.TrimSpace(to); !schema.ValidEmail(s.Recipients[i]) {
 			errs.Add("recipients", fault.Format, "recipients: %q is not an e-mail address", texts.Clip(to))
@@ -273,7 +269,7 @@ func (m *Module) admit(ctx context.Context, c *operation.Call, _ *store.Precondi
 // begin has runs of a schedule be due from now on.
 func (m *Module) begin(ctx context.Context, c *operation.Call, s *Schedule) error {
 	when, wrong := s.timing()
-	if wrong != "" {
+	if wrong != nil {
 		return nil // check tells it
 	}
 	now := m.Now()

@@ -61,7 +61,7 @@ func (m *Module) Turn(ctx context.Context, t *tenants.Tenant) (next time.Time, e
 // one makes the run of a schedule if it is due and there is room, and returns when the next is.
 func (m *Module) one(ctx context.Context, t *tenants.Tenant, s *Schedule, room *int) (next time.Time, err error) {
 	when, wrong := s.timing()
-	if wrong != "" { // of a later version
+	if wrong != nil { // of a later version
 		return next, nil
 	}
 	progress := m.Progress.In(t.Workspace().BeyondQuota())
@@ -156,7 +156,7 @@ func (m *Module) prepare(ctx context.Context, t *tenants.Tenant, s *Schedule) (r
 		}
 		ready = &prepared{schedule: s, report: r, content: m.Draw(ctx, &sent), rows: len(sent.Data.Rows)}
 		zone := time.UTC
-		if when, wrong := s.timing(); wrong == "" {
+		if when, wrong := s.timing(); wrong == nil {
 			zone = when.zone
 		}
 		ready.content.Schedule, ready.content.Name = s.ID, s.Name

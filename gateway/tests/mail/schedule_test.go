@@ -166,6 +166,7 @@ func TestSchedulesAskForRights(t *testing.T) {
 		{body(whole, strong, `,"csv":true`), "not to be exportable"},
 		{body(whole, strong, `,"at":"25:00"`), "at must be a time of day"},
 		{body(whole, strong, `,"time_zone":"Mars/Base"`), "time_zone must be"},
+		{body(whole, strong, `,"at":"8","time_zone":"Berlin"`), "such as 08:00; time_zone must be"},
 		{strings.Replace(body(whole, strong, ""), "a@example.com", `a@example.com\r\nBcc: b@example.com`, 1), "recipients"},
 	} {
 		all.Want(t, http.MethodPost, "/api/report-schedules", one.body, 422, one.want)

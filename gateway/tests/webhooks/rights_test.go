@@ -2,8 +2,12 @@ package webhooks
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,5 +103,49 @@ func TestReplicasShareWebhooks(t *testing.T) {
 	checkDeliveries(t, eventsSince(t, first, gatewaytest.WithKey(token), begin), got)
 	if len(got) >= 120 { // a slow machine may lose the lease of a round; then it is sent again
 		t.Errorf("got %d deliveries of 60 events, want one replica to send each", len(got))
+	}
+}
+
+// TestReceiversAreShared: an organization whose deliveries hang at a receiver does not keep those of another waiting there.
+func TestReceiversAreShared(t *testing.T) {
+	t.Parallel()
+	var hanging, ended atomic.Int64
+	arrived, done := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/quick" {
+			close(arrived)
+			return
+		}
+		hanging.Add(1)
+		select {
+		case <-r.Context().Done(): // the try has timed out
+		case <-done:
+		}
+		ended.Add(1)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(sync.OnceFunc(func() { close(done) }))
+	g := gatewaytest.Start(t, inside)
+	loud, quiet := g.Org(t, "loud"), g.Org(t, "quiet")
+	root, other := admin(t, loud), admin(t, quiet)
+	crm := account(t, root, "a", contactsOnly)
+	for i := range 4 {
+		create(t, root, fmt.Sprintf("h%d", i), server.URL+"/hang", crm, "")
+	}
+	create(t, other, "h", server.URL+"/quick", account(t, other, "a", contactsOnly), "")
+	for i := range 40 {
+		root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"L%d"}`, i))
+	}
+	fixture.Await(t, "many deliveries hang", func() bool { return hanging.Load() >= 8 })
+	time.Sleep(100 * time.Millisecond) // for those that would take more places
+	other.Create(t, "/api/contacts", `{"first_name":"Q"}`)
+	select {
+	case <-arrived:
+		if ended.Load() > 0 {
+			t.Error("the delivery had to wait for one that hung")
+		}
+	case <-time.After(patience):
+		t.Error("nothing was delivered")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
 )
 
 // checkPage fails the test unless the page has the code, the texts, the security headers and valid markup.
@@ -86,7 +87,7 @@ func checkMarkup(t *testing.T, text string) {
 
 func start(t *testing.T, options ...gatewaytest.Option) (*gatewaytest.Gateway, *gatewaytest.Org) {
 	t.Helper()
-	g := gatewaytest.Start(t, options...)
+	g := gatewaytest.Start(t, append([]gatewaytest.Option{fixture.Followed}, options...)...)
 	return g, g.Org(t, "acme", "teams")
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -34,6 +35,7 @@ func TestEvents_WhileMoved(t *testing.T) {
 					wanted[id] = true
 					mu.Unlock()
 				}
+				time.Sleep(50 * time.Millisecond) // the move ends when a pass over all that was written fits a hold
 			}
 		})
 	}

@@ -35,7 +35,8 @@ const copyPasses = 3
 
 // CopyTo makes the workspaces of a backend the same on another engine, which nobody else uses, while they are in use. The
 // control workspace, if the backend has it, is copied after those of organizations, because it has the keys of their
-// encrypted values, and again if organizations were created meanwhile. A workspace is copied as it is at one moment if
+// encrypted values, and again if organizations were created meanwhile. If that has no end, those of the last time are
+// copied, and what the copy has of the control workspace is brought up to them. A workspace is copied as it is at one moment if
 // the engine can read so, and otherwise in passes until nothing changes between two of them. Errors: ErrForeign if the
 // engine has a workspace of another owner, ErrUnavailable, the context's own.
 func (s *Store) CopyTo(ctx context.Context, backend string, to Engine, o CopyOptions) (*Copied, error) {
@@ -56,8 +57,9 @@ func (s *Store) CopyTo(ctx context.Context, backend string, to Engine, o CopyOpt
 			break
 		}
 		if try == copyPasses {
+			c.known = true
+			err = c.control(ctx) // for the keys of what was sealed or signed since, and so that no number is given again
 			c.found.Unsettled = append(c.found.Unsettled, late...)
-			err = c.counters(ctx, s.controlOpening()) // the copy must not give their numbers again
 			break
 		}
 	}
@@ -73,6 +75,7 @@ type copier struct {
 	backend string
 	to      driver.Engine
 	found   Copied
+	known   bool // documents that the copy lacks are left out
 }
 
 // organizations copies the workspaces of organizations that have no copy, returns their names, and removes the copies of
@@ -164,7 +167,7 @@ func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec)
 	}
 	c.found.Unsettled = slices.DeleteFunc(c.found.Unsettled, func(one string) bool { return one == o.Workspace })
 	delete(c.found.Damaged, o.Workspace)
-	m := &Mover{store: c.store, kinds: kinds, from: from, to: to, apart: true}
+	m := &Mover{store: c.store, kinds: kinds, from: from, to: to, apart: true, known: c.known}
 	for try := 1; ; try++ {
 		changed, damage, err := c.passes(ctx, m, o.Workspace, kinds)
 		switch {

@@ -65,6 +65,7 @@ type Mover struct {
 	store    *Store
 	from, to driver.Workspace
 	apart    bool    // from is only read: no notes are stored
+	known    bool    // documents that the copy lacks are left out
 	kinds    []*Spec // what is copied
 	// lift is added to the revisions of documents of from, and alter, if set, returns their body; both are for Fill.
 	lift  int64
@@ -285,8 +286,10 @@ func (p *pass) compare(
 	for err == nil && (len(page) > 0 || len(there) > 0) {
 		switch {
 		case len(there) == 0 || len(page) > 0 && page[0].ID < there[0].ID:
-			puts = append(puts, page[0])
-			err = p.note(nil, &page[0])
+			if !p.mover.known {
+				puts = append(puts, page[0])
+				err = p.note(nil, &page[0])
+			}
 			page = page[1:]
 		case len(page) == 0 || there[0].ID < page[0].ID:
 			deletes = append(deletes, driver.Document{ID: there[0].ID, Rev: there[0].Rev})

@@ -37,8 +37,9 @@ type Module interface {
 // operationSource has operations to serve.
 type operationSource interface{ Operations() []operation.Row }
 
-// openModules makes the modules; more are those of the embedding program. An error is about the settings of mail. To add a module, add it to the list. Bundles
-// hold records in the order of the list, which must be that of references: definitions come first.
+// openModules makes the modules; more are those of the embedding program. To add a module, add it to the list. Bundles
+// hold records in the order of the list, which must be that of references: definitions come first. An error is about the
+// settings of mail.
 func (s *Services) openModules(more []Module) error {
 	s.idempotency = idempotency.New(s.directory, s.now)
 	s.store.OnEnd(s.idempotency.End)
@@ -100,7 +101,8 @@ func (s *Services) openModules(more []Module) error {
 	}
 	s.modules = append([]Module{
 		contactModule, s.files, objectModule, formModule, campaignModule, s.reports,
-		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.events, s.webhooks, s.schedules, s.mails, s.audit, s.seals, s.heads, s.usage,
+		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports,
+		s.events, s.webhooks, s.schedules, s.mails, s.audit, s.seals, s.heads, s.usage,
 		&organization.Module{
 			Directory: s.directory, Defaults: s.limiter.Defaults,
 			FileBytes: s.fileBytes,

@@ -148,7 +148,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	const documentRoute = "/api/openapi.json"
 	// The document is built for the first request, because few processes are asked for it.
 	serveDocument := middleware.Static("application/json; charset=utf-8", func() []byte {
-		document, err := openapi.Build(openapi.Info{Title: "Tenantry", Version: a.version, Cookie: cookie, Message: webhooks.ExampleMessage}, rows)
+		info := openapi.Info{Title: "Tenantry", Version: a.version, Cookie: cookie, Message: webhooks.ExampleMessage}
+		document, err := openapi.Build(info, rows)
 		if err != nil {
 			panic(err) // a fault in the rows, which the tests of the document find
 		}

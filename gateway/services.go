@@ -114,7 +114,8 @@ func (k kinds) specs() []*store.Spec {
 }
 
 // OpenServices locks the data folder and opens everything but the listeners. The caller must call Close. Errors:
-// *InUseError, store.ErrNewer, and faults of the folder, the keyring, the bucket, Redis or the settings of mail, each saying how to correct it.
+// *InUseError, store.ErrNewer, and faults of the folder, the keyring, the bucket, Redis or the settings of mail, each
+// saying how to correct it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
 	s := &Services{
 		cfg: cfg, log: o.Log, now: o.Now, reportReuse: o.ReportReuse, passwordMemory: o.PasswordMemory,

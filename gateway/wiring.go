@@ -120,6 +120,7 @@ func (s *Services) newConsole(cookie string, p *middleware.Pipeline) (*console.M
 	return console.New(console.Deps{
 		Sessions: s.sessions, People: s.people, Reports: s.reports, Forms: s.forms, Visit: visit, Resolve: p.Tenant,
 		Static: middleware.Static, BaseURL: s.baseURL, FileHost: s.fileHost,
-		Cookie: cookie, SignedIn: s.noteSignIn, Forgotten: s.mails.Forgotten, Mails: s.mails.On(), Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Now: s.now, Log: s.log,
+		Cookie: cookie, SignedIn: s.noteSignIn, Forgotten: s.mails.Forgotten, Mails: s.mails.On(),
+		Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Now: s.now, Log: s.log,
 	})
 }

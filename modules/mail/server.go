@@ -44,7 +44,10 @@ func NewServer(c config.Mail) (*Server, error) {
 	if !ok || err != nil {
 		return nil, errors.New("mail.url and mail.from do not name a mail server and a sender")
 	}
-	s := &Server{settings: settings, from: *from, tls: &tls.Config{ServerName: settings.Host, MinVersion: tls.VersionTLS12}, parsed: sync.OnceValue(parse)}
+	s := &Server{
+		settings: settings, from: *from, parsed: sync.OnceValue(parse),
+		tls: &tls.Config{ServerName: settings.Host, MinVersion: tls.VersionTLS12},
+	}
 	if c.TLSCAFile != "" {
 		pem, err := os.ReadFile(c.TLSCAFile)
 		if err != nil {

@@ -290,7 +290,8 @@ func (m *Module) TellExpiring(ctx context.Context, t *tenants.Tenant) error {
 	return nil
 }
 
-// TellWebhookPaused mails the administrators that a webhook was paused, once for the time since when it has failed. Errors: ErrFull, store.ErrUnavailable.
+// TellWebhookPaused mails the administrators that a webhook was paused, once for the time since when it has failed.
+// Errors: ErrFull, store.ErrUnavailable.
 func (m *Module) TellWebhookPaused(ctx context.Context, t *tenants.Tenant, id, name string, since time.Time, why string) error {
 	if !m.On() {
 		return nil

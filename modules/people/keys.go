@@ -85,7 +85,8 @@ func (m *Module) showKey(t *tenants.Tenant, k *keys.Key, owner *identity.Account
 		ID: k.ID, Name: k.Name, Kind: string(k.Kind), Account: k.AccountID, AccountName: owner.Name, Begins: k.Hint, State: k.State(now),
 		Permissions: orEmpty(k.Permissions), Effective: orEmpty(effective), May: m.describe(t, k, owner, effective, k.State(now), known), Teams: orEmpty(k.Teams),
 		AllowedIPs: orEmpty(k.AllowIPs), Origins: orEmpty(k.Origins), ProofOfWork: k.ProofOfWork, CreatedAt: texts.Time(k.CreatedAt),
-		ExpiresAt: texts.TimeOrNull(k.ExpiresAt), RevokedAt: texts.TimeOrNull(k.RevokedAt), LastUsedAt: texts.TimeOrNull(k.LastUsed), Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: texts.TimeOrNull(k.NeededSince), Rotated: []string{},
+		ExpiresAt: texts.TimeOrNull(k.ExpiresAt), RevokedAt: texts.TimeOrNull(k.RevokedAt), LastUsedAt: texts.TimeOrNull(k.LastUsed),
+		Unused: orEmpty(keys.Unneeded(effective, k.Needed)), UnusedSince: texts.TimeOrNull(k.NeededSince), Rotated: []string{},
 	}
 	for _, older := range k.Rotated(now) {
 		one.Rotated = append(one.Rotated, texts.Time(older.Until))

@@ -259,11 +259,13 @@ func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in rese
 	notes, ws := m.Deliveries.In(c.Workspace), c.Tenant.Workspace()
 	of := store.Eq("webhook", h.ID)
 	first, err := notes.First(ctx, store.Query{
-		Filter: store.All(of, store.Where(store.F("created_at"), store.OpGte, since.UnixMilli())), Sort: []store.Order{store.Asc("created_at"), store.Asc("id")},
+		Filter: store.All(of, store.Where(store.F("created_at"), store.OpGte, since.UnixMilli())),
+		Sort:   []store.Order{store.Asc("created_at"), store.Asc("id")},
 	})
 	for err == nil && position(first.Event.ID) == 0 { // a test
 		first, err = notes.First(ctx, store.Query{
-			Filter: store.All(of, store.Where(store.F("created_at"), store.OpGt, first.CreatedAt)), Sort: []store.Order{store.Asc("created_at"), store.Asc("id")},
+			Filter: store.All(of, store.Where(store.F("created_at"), store.OpGt, first.CreatedAt)),
+			Sort:   []store.Order{store.Asc("created_at"), store.Asc("id")},
 		})
 	}
 	if errors.Is(err, store.ErrNotFound) {

@@ -153,7 +153,10 @@ func (s *Services) archive(ctx context.Context, backend string, o store.Archivin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, by.Close(), os.RemoveAll(dir)) }()
-	copying := store.CopyOptions{Told: func(workspace string, _ int64) { o.Told(workspace, 0, 0) }}
+	copying := store.CopyOptions{
+		Last: audit.CopiedLast(), Keys: tenants.KindsWithKeys(),
+		Told: func(workspace string, _ int64) { o.Told(workspace, 0, 0) },
+	}
 	return s.store.ArchiveBy(ctx, backend, by, copying, o)
 }
 

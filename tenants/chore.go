@@ -44,6 +44,10 @@ func (k Kinds) Restoring(ctx context.Context, control *store.Workspace) (bool, e
 // installation, and what says that they are being restored.
 func LastRestored() []string { return []string{"installations", "chores"} }
 
+// KindsWithKeys returns the names of the kinds that hold keys of what organizations store, for store.CopyOptions: of
+// organizations, those that were created since have no copy.
+func KindsWithKeys() map[string]bool { return map[string]bool{"installations": false, "organizations": true} }
+
 // choreRenewals is how often HoldChore renews its claim before that would expire.
 const choreRenewals = 4
 

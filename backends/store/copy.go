@@ -15,6 +15,9 @@ import (
 type CopyOptions struct {
 	// Last are the names of the control kinds that are copied last, in this order.
 	Last []string
+	// Keys names the control kinds that hold keys of what organizations store. They are copied once more after
+	// organizations that were created until the end; of those that are true, only documents that the copy has.
+	Keys map[string]bool
 	// Told, if set, is called with the number of documents of a workspace that have been compared.
 	Told func(workspace string, documents int64)
 }
@@ -33,12 +36,12 @@ type Copied struct {
 // workspace until no organization is created meanwhile.
 const copyPasses = 3
 
-// CopyTo makes the workspaces of a backend the same on another engine, which nobody else uses, while they are in use. The
-// control workspace, if the backend has it, is copied after those of organizations, because it has the keys of their
-// encrypted values, and again if organizations were created meanwhile. If that has no end, those of the last time are
-// copied, and what the copy has of the control workspace is brought up to them. A workspace is copied as it is at one moment if
-// the engine can read so, and otherwise in passes until nothing changes between two of them. Errors: ErrForeign if the
-// engine has a workspace of another owner, ErrUnavailable, the context's own.
+// CopyTo makes the workspaces of a backend the same on another engine, which nobody else uses, while they are in use.
+// The control workspace, if the backend has it, is copied after those of organizations, because it has the keys of
+// their encrypted values, and again if organizations were created meanwhile. If that has no end, those of the last
+// time are copied, and after them the keys. A workspace is copied as it is at one moment if the engine can read so,
+// and otherwise in passes until nothing changes between two of them. Errors: ErrForeign if the engine has a workspace
+// of another owner, ErrUnavailable, the context's own.
 func (s *Store) CopyTo(ctx context.Context, backend string, to Engine, o CopyOptions) (*Copied, error) {
 	if o.Told == nil {
 		o.Told = func(string, int64) {}
@@ -57,8 +60,7 @@ func (s *Store) CopyTo(ctx context.Context, backend string, to Engine, o CopyOpt
 			break
 		}
 		if try == copyPasses {
-			c.known = true
-			err = c.control(ctx) // for the keys of what was sealed or signed since, and so that no number is given again
+			err = c.keys(ctx)
 			c.found.Unsettled = append(c.found.Unsettled, late...)
 			break
 		}
@@ -75,7 +77,6 @@ type copier struct {
 	backend string
 	to      driver.Engine
 	found   Copied
-	known   bool // documents that the copy lacks are left out
 }
 
 // organizations copies the workspaces of organizations that have no copy, returns their names, and removes the copies of
@@ -128,6 +129,25 @@ func (c *copier) control(ctx context.Context) error {
 	return c.counters(ctx, opening) // numbers that were given meanwhile
 }
 
+// keys copies the kinds with keys once more, and the counters, so that the copy does not give numbers again.
+func (c *copier) keys(ctx context.Context) error {
+	kinds := slices.DeleteFunc(slices.Clone(c.store.controlKinds), func(s *Spec) bool {
+		_, holds := c.Keys[s.Name]
+		return !holds
+	})
+	o := c.store.controlOpening()
+	m, err := c.mover(ctx, o, kinds)
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		_, _, err := c.passes(ctx, m, o.Workspace, kinds, c.Keys)
+		if !errors.Is(err, driver.ErrSnapshotLost) || try == copyPasses {
+			return errors.Join(err, c.counters(ctx, o))
+		}
+	}
+}
+
 func (s *Store) controlOpening() driver.Opening {
 	return driver.Opening{Workspace: controlName, Collections: s.control, Apart: true}
 }
@@ -155,21 +175,26 @@ func (c *copier) counters(ctx context.Context, o driver.Opening) error {
 	return err
 }
 
-// workspace copies one workspace, in passes until one finds both sides equal.
-func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec) error {
+// mover returns a Mover of the kinds of one workspace.
+func (c *copier) mover(ctx context.Context, o driver.Opening, kinds []*Spec) (*Mover, error) {
 	from, err := c.engine.Open(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	to, err := c.to.Open(ctx, o)
+	return &Mover{store: c.store, kinds: kinds, from: from, to: to, apart: true}, err
+}
+
+// workspace copies one workspace, in passes until one finds both sides equal.
+func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec) error {
+	m, err := c.mover(ctx, o, kinds)
 	if err != nil {
 		return err
 	}
 	c.found.Unsettled = slices.DeleteFunc(c.found.Unsettled, func(one string) bool { return one == o.Workspace })
 	delete(c.found.Damaged, o.Workspace)
-	m := &Mover{store: c.store, kinds: kinds, from: from, to: to, apart: true, known: c.known}
 	for try := 1; ; try++ {
-		changed, damage, err := c.passes(ctx, m, o.Workspace, kinds)
+		changed, damage, err := c.passes(ctx, m, o.Workspace, kinds, nil)
 		switch {
 		case errors.Is(err, driver.ErrSnapshotLost) && try < copyPasses:
 			continue
@@ -185,7 +210,7 @@ func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec)
 		}
 		break
 	}
-	if meter, ok := to.(driver.Meter); ok {
+	if meter, ok := m.to.(driver.Meter); ok {
 		if _, err := meter.Recount(ctx); err != nil {
 			return err
 		}
@@ -196,9 +221,12 @@ func (c *copier) workspace(ctx context.Context, o driver.Opening, kinds []*Spec)
 	return nil
 }
 
-// passes makes two passes over all kinds, as they are at one moment if the engine can read so. The second finds whether
-// that was so. It returns how many documents the second has changed.
-func (c *copier) passes(ctx context.Context, m *Mover, workspace string, kinds []*Spec) (changed int64, damage string, err error) {
+// passes makes two passes over all kinds, as they are at one moment if the engine can read so. The second finds
+// whether that was so. It returns how many documents the second has changed. Of kinds that are known, documents that
+// the copy lacks are left out.
+func (c *copier) passes(
+	ctx context.Context, m *Mover, workspace string, kinds []*Spec, known map[string]bool,
+) (changed int64, damage string, err error) {
 	if e, ok := c.engine.(driver.Snapshotter); ok {
 		reading, release, err := e.Snapshot(ctx)
 		if err != nil {
@@ -211,7 +239,7 @@ func (c *copier) passes(ctx context.Context, m *Mover, workspace string, kinds [
 		changed, damage = 0, ""
 		var compared int64
 		for _, spec := range kinds {
-			p := &pass{mover: m, spec: spec, equal: digest{sum: sha256.New()}}
+			p := &pass{mover: m, spec: spec, equal: digest{sum: sha256.New()}, known: known[spec.Name]}
 			m.Progress = func(_ string, n, _ int64) { c.Told(workspace, compared+n) }
 			err := p.run(ctx)
 			if unreadable := new(UnreadableError); errors.As(err, &unreadable) {

@@ -118,7 +118,7 @@ func TestCopyTo_WhileCreated(t *testing.T) {
 			number, keyed := int64(before), int64(before)
 			keys := &org{Slug: "keys"}
 			insert(t, f.orgs.In(f.control), keys)
-			copied, err := f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{Told: func(workspace string, _ int64) {
+			copied, err := f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{Keys: map[string]bool{"orgs": true}, Told: func(workspace string, _ int64) {
 				late := fmt.Sprint("org-", number)
 				switch {
 				case workspace == "control" && keyed == number && (number == before || always && number < before+3):

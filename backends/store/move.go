@@ -65,7 +65,6 @@ type Mover struct {
 	store    *Store
 	from, to driver.Workspace
 	apart    bool    // from is only read: no notes are stored
-	known    bool    // documents that the copy lacks are left out
 	kinds    []*Spec // what is copied
 	// lift is added to the revisions of documents of from, and alter, if set, returns their body; both are for Fill.
 	lift  int64
@@ -160,6 +159,7 @@ type pass struct {
 	// differ, if set, is called for each document that the copy lacks (was is nil), has otherwise, or alone has (becomes
 	// is nil). Then nothing is written.
 	differ func(was, becomes *driver.Document) error
+	known  bool // documents that the copy lacks are left out
 }
 
 func (p *pass) run(ctx context.Context) error {
@@ -286,7 +286,7 @@ func (p *pass) compare(
 	for err == nil && (len(page) > 0 || len(there) > 0) {
 		switch {
 		case len(there) == 0 || len(page) > 0 && page[0].ID < there[0].ID:
-			if !p.mover.known {
+			if !p.known {
 				puts = append(puts, page[0])
 				err = p.note(nil, &page[0])
 			}

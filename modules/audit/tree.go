@@ -44,6 +44,10 @@ func newTreeKinds() treeKinds {
 	}
 }
 
+// CopiedLast returns the names of the kinds that a copy of a log in use must have read last, in this order: what a record
+// of the tree, or a head, was made of.
+func CopiedLast() []string { return []string{"audit_tiles", "audit_leaves", "audit_log"} }
+
 // leafTile is a tile of the lowest level. Its hashes and records are only added to, until it is full.
 //
 // Records are read from the log twice: soon after they were written, and once more when no record of that time can

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"slices"
 	"strconv"
 
 	"tenantry/gateway/console/layout"
@@ -36,13 +37,17 @@ func reportTable(v *visit.Visit, columns, results strictjson.Value) *Table {
 	return table
 }
 
-// recordTable makes a table of records, or nil if there are none.
+// recordTable makes a table of records, without what all of them lack, or nil if there are none.
 func recordTable(v *visit.Visit, p *site.Page, records strictjson.Value) *Table {
 	if len(records.Items) == 0 || records.Items[0].Is != strictjson.Object {
 		return nil
 	}
 	table := &Table{}
 	fields := Without(records.Items[0], "id").Members // identifiers mean nothing to readers
+	fields = slices.DeleteFunc(fields, func(m strictjson.Member) bool {
+		said := func(r strictjson.Value) bool { return r.Get(m.Name).Is != strictjson.Text || r.Get(m.Name).Text != "" }
+		return !slices.ContainsFunc(records.Items, said)
+	})
 	for _, m := range fields {
 		table.Columns = append(table.Columns, layout.Cell{Title: p.FieldTitle(m.Name)})
 	}

@@ -65,7 +65,7 @@ func notExported() map[string]string {
 		"organizations.lowered":    "it depends on what the operator allows here",
 	}
 	for reason, names := range map[string]string{
-		control:  "organizations.slug organizations.org_id organizations.state organizations.backend organizations.copy_of organizations.event_log organizations.sends organizations.sends_since organizations.due_at organizations.due_since organizations.restores organizations.restored_at organizations.former organizations.finisher organizations.move",
+		control:  "organizations.slug organizations.org_id organizations.state organizations.backend organizations.copy_of organizations.event_log organizations.sends organizations.sends_since organizations.due_at organizations.due_since organizations.edited organizations.restores organizations.restored_at organizations.former organizations.finisher organizations.move",
 		announce: "organizations.access_rev",
 		"it is wrapped under this installation's keyring": "organizations.data_keys",
 		password:                               "users.password_hash users.password_rev users.password_changed_at users.invite_hash users.invite_expires_at users.invite_held",

@@ -46,7 +46,9 @@ func LastRestored() []string { return []string{"installations", "chores"} }
 
 // KindsWithKeys returns the names of the kinds that hold keys of what organizations store, for store.CopyOptions: of
 // organizations, those that were created since have no copy.
-func KindsWithKeys() map[string]bool { return map[string]bool{"installations": false, "organizations": true} }
+func KindsWithKeys() map[string]bool {
+	return map[string]bool{"installations": false, "organizations": true}
+}
 
 // choreRenewals is how often HoldChore renews its claim before that would expire.
 const choreRenewals = 4

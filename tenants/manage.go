@@ -219,6 +219,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		o.Name, o.Features, o.Settings = edited.Name, edited.Features, edited.Settings
 		o.Limits, o.Lowered, o.RequestLimits = edited.Limits, edited.Lowered, edited.RequestLimits
 		o.Providers, o.FrameOrigins, o.Color = edited.Providers, edited.FrameOrigins, edited.Color
+		d.noteEdit(o)
 		return nil
 	})
 	if err != nil {
@@ -262,6 +263,7 @@ func (d *Directory) setState(ctx context.Context, slug string, state State) erro
 			return ErrDeleted
 		}
 		o.State = state
+		d.noteEdit(o)
 		return nil
 	})
 	if err != nil {
@@ -269,6 +271,8 @@ func (d *Directory) setState(ctx context.Context, slug string, state State) erro
 	}
 	return nil
 }
+
+func (d *Directory) noteEdit(o *Organization) { o.Edited = max(o.EditedAt()+1, d.now().UnixMilli()) }
 
 // BumpAccess invalidates every identity of the organization that is cached anywhere. It is called after a change of
 // keys, accounts, roles or rights of users has been stored. Errors: ErrUnknownTenant, store.ErrConflict,

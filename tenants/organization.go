@@ -3,6 +3,7 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,9 @@ type Organization struct {
 	// last made earlier, or as early, at DueSince.
 	DueAt    int64 `json:"due_at,omitempty" use:"local"`
 	DueSince int64 `json:"due_since,omitempty" use:"local"`
+	// Edited is the time of the last change that somebody made (Unix milliseconds), and grows with each; 0: it is as it was
+	// created. The revision of the record grows with what the gateway notes, too.
+	Edited int64 `json:"edited,omitempty" use:"local"`
 	// CopyOf is the slug of the organization of which a backup is being copied into this new one; empty: all is copied.
 	CopyOf string `json:"copy_of,omitempty" use:"local"`
 	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not
@@ -120,6 +124,9 @@ type Leaving struct {
 	UID   int64  `json:"uid"`
 	Until int64  `json:"until"`
 }
+
+// EditedAt returns when somebody changed the organization last, in Unix milliseconds. It differs after each change.
+func (o *Organization) EditedAt() int64 { return cmp.Or(o.Edited, o.CreatedAt) }
 
 // Home returns the name of the backend where the documents are.
 func (o *Organization) Home() string {

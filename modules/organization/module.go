@@ -134,7 +134,7 @@ func (m *Module) Operations() []operation.Row {
 func (m *Module) update(ctx context.Context, c *operation.Call, in Change) (Answer, error) {
 	var changed []string
 	t, err := m.Directory.Update(ctx, c.Tenant.Org.Slug, func(o *tenants.Organization) error {
-		if err := c.Current(o.Rev); err != nil {
+		if err := c.Current(o.EditedAt()); err != nil {
 			return err
 		}
 		changed = slices.DeleteFunc([]string{
@@ -190,7 +190,7 @@ func (m *Module) answerOf(ctx context.Context, c *operation.Call, t *tenants.Ten
 	if err != nil {
 		return Answer{}, err
 	}
-	c.Revision = t.Org.Rev
+	c.Revision = t.Org.EditedAt()
 	return m.answer(t, c.BaseURL, used), nil
 }
 
@@ -199,7 +199,7 @@ func (m *Module) answer(t *tenants.Tenant, url string, used Used) Answer {
 	a := Answer{
 		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{}, Used: used,
 		RequestLimits: o.RequestLimits.Or(m.Defaults()), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...),
-		Color: o.Color, URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
+		Color: o.Color, URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.EditedAt()),
 	}
 	for _, name := range tenants.AllFeatures() {
 		a.Features[name] = o.Feature(name)

@@ -227,7 +227,6 @@ func (m *Module) sendNow(ctx context.Context, c *operation.Call, h *Hook, note *
 	note.note(&o)
 	notes := m.Deliveries.In(c.Tenant.Workspace())
 	if note.Rev == 0 {
-		note.CreatedAt = note.LastAt
 		err = notes.Insert(ctx, note)
 		c.Note("delivery", note.ID)
 	} else if err = notes.Replace(ctx, note); errors.Is(err, store.ErrConflict) {

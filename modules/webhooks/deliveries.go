@@ -50,7 +50,9 @@ func (d *Delivery) note(o *outcome) {
 	if !o.accepted() {
 		d.State = failed
 	}
-	d.Tries++
+	if d.Tries++; d.Rev == 0 {
+		d.CreatedAt = o.at.UnixMilli() // before it was stored
+	}
 	d.Status, d.Answer, d.Error, d.TookMS, d.LastAt = o.status, o.answer, o.err, o.took.Milliseconds(), o.at.UnixMilli()
 }
 

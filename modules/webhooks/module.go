@@ -5,6 +5,7 @@ package webhooks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -279,9 +280,26 @@ func (m *Module) check(ctx context.Context, c *operation.Call, h, was *Hook, err
 		return nil
 	}
 	err := m.Accounts.Lend(ctx, c, h.Account, "account", false)
+	if err == nil {
+		return m.warn(ctx, c, h)
+	}
 	for _, f := range faultsOf(err) {
 		errs.Add(f.Field, f.Code, "%s", f.Message)
 		err = nil
+	}
+	return err
+}
+
+// warn adds a warning to the answer if the account may not read records of a kind that the webhook names.
+func (m *Module) warn(ctx context.Context, c *operation.Call, h *Hook) error {
+	p, err := m.Accounts.AccountPrincipal(ctx, c.Tenant, h.Account)
+	if errors.Is(err, tenants.ErrDenied) {
+		return nil // it is not active, which pauses the webhook
+	}
+	may := m.Events.Readable(p, c.Tenant, h.Kinds)
+	lacking := slices.DeleteFunc(slices.Clone(h.Kinds), func(kind string) bool { return slices.Contains(may, kind) })
+	if err == nil && len(lacking) > 0 {
+		c.Warn("nothing is sent of " + strings.Join(lacking, ", ") + " until the service account may read these records")
 	}
 	return err
 }

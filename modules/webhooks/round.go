@@ -402,7 +402,7 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 			known[found[i].ID] = &found[i]
 		}
 	}
-	b, now := ws.Batch(), m.Now().UnixMilli()
+	b := ws.Batch()
 	var added, changed []*Delivery
 	for i := range events {
 		res := &r.results[i]
@@ -412,7 +412,7 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 		id := deliveryID(h.ID, events[i].ID)
 		d := known[id]
 		if d == nil {
-			d = &Delivery{Meta: store.Meta{ID: id, CreatedAt: now}, Webhook: h.ID, Event: events[i]}
+			d = &Delivery{Meta: store.Meta{ID: id}, Webhook: h.ID, Event: events[i]}
 			added = append(added, d)
 		} else {
 			d.Event, changed = events[i], append(changed, d)

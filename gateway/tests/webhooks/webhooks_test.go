@@ -59,6 +59,8 @@ func TestEventsAreSent(t *testing.T) {
 			ID, State string
 			Status    int
 			Event     event
+			FirstAt   time.Time `json:"first_at"`
+			LastAt    time.Time `json:"last_at"`
 		}
 	}) {
 		t.Helper()
@@ -73,7 +75,7 @@ func TestEventsAreSent(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // they are noted after they were sent
 	}
 	for _, d := range page.Results {
-		if d.State != "delivered" || d.Status != 200 || !seen[d.Event.ID] {
+		if d.State != "delivered" || d.Status != 200 || !seen[d.Event.ID] || d.FirstAt.After(d.LastAt) {
 			t.Errorf("got the note %+v, want one of a delivered event", d)
 		}
 	}
@@ -282,6 +284,48 @@ func TestSendingAgain(t *testing.T) {
 	}
 	root.Want(t, http.MethodPut, "/api/service-accounts/"+crm, `{"permissions":[]}`, 200, "")
 	root.Want(t, http.MethodPost, "/api/webhooks/CRM/deliveries/"+one.ID+"/resend", "", 404, "Delivery not found")
+}
+
+// TestOrganizationKeepsItsETag: what the gateway notes about an organization that has webhooks is no change of it.
+func TestOrganizationKeepsItsETag(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	before := root.Want(t, http.MethodGet, "/api/organization", "", 200, "")
+	create(t, root, "CRM", receive(t).URL, account(t, root, "crm", contactsOnly), "")
+	after := root.Want(t, http.MethodGet, "/api/organization", "", 200, "")
+	version := func(a *gatewaytest.Answer) string {
+		number, _, _ := strings.Cut(a.Header.Get("ETag"), "-")
+		return number + fmt.Sprint(a.Field("updated_at"))
+	}
+	if version(after) != version(before) {
+		t.Errorf("got %s, want %s as before", version(after), version(before))
+	}
+	change := func() *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPut, "/api/organization", root.As, gatewaytest.Header("If-Match", before.Header.Get("ETag")), fixture.JSONText(`{"color":"#123456"}`))
+	}
+	if a := change(); a.Code != http.StatusOK || version(a) == version(before) {
+		t.Errorf("got %d %s, want the change, and another ETag", a.Code, a.Body)
+	}
+	if a := change(); a.Code != http.StatusPreconditionFailed {
+		t.Errorf("got %d %s, want 412 after a change", a.Code, a.Body)
+	}
+}
+
+// TestKindsThatTheAccountLacks: an answer warns of kinds whose records the account may not read.
+func TestKindsThatTheAccountLacks(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	crm := account(t, root, "crm", contactsOnly)
+	for kinds, want := range map[string]string{
+		`["contact"]`: "", `["contact.created","submission.*"]`: "nothing is sent of submission.* until the service account may read these records",
+	} {
+		body := fmt.Sprintf(`{"name":%q,"url":%q,"account":%q,"kinds":%s}`, kinds, receive(t).URL, crm, kinds)
+		if a := root.Want(t, http.MethodPost, "/api/webhooks", body, 200, ""); a.Header.Get("X-Warning") != want {
+			t.Errorf("%s: got the warning %q, want %q", kinds, a.Header.Get("X-Warning"), want)
+		}
+	}
 }
 
 // TestNobodySendsWhatTheyLack: nobody can have events sent, or change or see what is sent, with rights that they lack.

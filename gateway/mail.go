@@ -66,6 +66,14 @@ func (f formAlerts) Stage(ctx context.Context, c *operation.Call, b *store.Batch
 // Wake implements forms.Alerter.
 func (f formAlerts) Wake(t *tenants.Tenant) { f.mails.Wake(t) }
 
+// Silent implements forms.Alerter.
+func (f formAlerts) Silent() string {
+	if f.mails.On() {
+		return ""
+	}
+	return mail.Nobody
+}
+
 // mailTenant returns an organization for sending its mails.
 func (s *Services) mailTenant(ctx context.Context, org int64) (*tenants.Tenant, error) {
 	return s.directory.BySlug(ctx, s.directory.SlugOf(ctx, org))

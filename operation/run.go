@@ -167,6 +167,9 @@ func (c *Call) run(ctx context.Context) (Result, error) {
 	if err == nil && c.Operation.Method == http.MethodGet {
 		err = c.Current(c.Revision)
 	}
+	if err != nil {
+		c.Header.Del("X-Warning") // warnings are about what was done
+	}
 	return result, err
 }
 

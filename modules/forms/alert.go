@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/texts"
 	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
@@ -21,6 +23,8 @@ type Alerter interface {
 	Stage(ctx context.Context, c *operation.Call, b *store.Batch, form, submission string) error
 	// Wake is called when such a batch was committed.
 	Wake(t *tenants.Tenant)
+	// Silent returns why nobody is mailed; empty: alerts are mailed.
+	Silent() string
 }
 
 // Names of members of a configuration of alerts.
@@ -36,6 +40,25 @@ const (
 func (a Alerts) on() bool {
 	enabled, _ := a[alertEnabled].(bool)
 	return enabled && len(a.texts(alertRecipients)) > 0
+}
+
+// warnAlerts adds a warning to the answer if the form is to send alerts, and they will reach nobody or lack what they name.
+func (m *Module) warnAlerts(c *operation.Call, f *Form) {
+	if enabled, _ := f.EmailAlerts[alertEnabled].(bool); !enabled {
+		return
+	}
+	if !f.EmailAlerts.on() {
+		c.Warn("email_alerts have no recipients, so nobody is mailed")
+	}
+	fields := f.Fields()
+	for _, name := range append(f.EmailAlerts.texts(alertFields), f.EmailAlerts.text(alertReplyTo)) {
+		if _, is := fields[name]; !is && name != "" {
+			c.Warn(fmt.Sprintf("email_alerts name %s, and the form has no such field", strconv.Quote(texts.Clip(name))))
+		}
+	}
+	if m.Alerts != nil && f.EmailAlerts.on() {
+		c.Warn(m.Alerts.Silent())
+	}
 }
 
 // texts returns the texts of a member that is a list, without others.

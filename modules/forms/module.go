@@ -93,6 +93,7 @@ func (m *Module) before(ctx context.Context, c *operation.Call, need *store.Prec
 		if c.Body.Object(&errs, "email_alerts"); len(errs) > 0 {
 			return errs.Err()
 		}
+		m.warnAlerts(c, rec)
 		return m.requireFolders(ctx, c, need, rec.Schema, nil)
 	case was.Standalone && c.Principal.Kind != tenants.System:
 		return fault.One("standalone", fault.Forbidden, standaloneDetail)

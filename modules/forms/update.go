@@ -87,6 +87,9 @@ func (m *Module) revise(
 			c.Revision = form.Rev
 			c.Note("changed", strings.Join(ch.names(), ","))
 			m.warn(ctx, c, form, before)
+			if ch.alerts != nil {
+				m.warnAlerts(c, form)
+			}
 			c.Warn(form.Schema.Unchecked(before))
 			c.Warn(schema.Dropped(ignored))
 			return operation.Result{Data: answer(form)}, nil

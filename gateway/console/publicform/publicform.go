@@ -183,10 +183,17 @@ func (p *Pages) controls(form *forms.Form, sent url.Values) []input.Control {
 	return append(all, files...)
 }
 
-// values returns what was typed as the values of a submission.
+// values returns what was typed as the values of a submission, and what was sent for fields that there are not.
 func values(form *forms.Form, sent url.Values) map[string]any {
 	out := map[string]any{}
-	for key, f := range form.Visible() {
+	visible := form.Visible()
+	for name := range sent { // the operation refuses what is none of its fields
+		key, of := strings.CutPrefix(name, within+".")
+		if _, known := visible[key]; of && !known {
+			out[key] = sent.Get(name)
+		}
+	}
+	for key, f := range visible {
 		name := within + "." + key
 		text := strings.ReplaceAll(sent.Get(name), "\r\n", "\n")
 		switch {

@@ -70,8 +70,22 @@ func (s *submission) take() {
 		s.p.Layout.Message(s.w, http.StatusBadRequest, "", "The form did not arrive",
 			"It may be too large. Go back and try again.")
 	default:
+		s.sent = prefixed(s.sent)
 		s.store()
 	}
+}
+
+// prefixed returns what was sent with the names of the page's own controls. Forms of other sites may name fields by their
+// keys alone. Names that begin with _ are not of fields.
+func prefixed(sent url.Values) url.Values {
+	named := url.Values{}
+	for name, values := range sent {
+		if !strings.HasPrefix(name, "_") && !strings.HasPrefix(name, within+".") {
+			name = within + "." + name
+		}
+		named[name] = append(named[name], values...)
+	}
+	return named
 }
 
 var (
@@ -98,8 +112,8 @@ func (s *submission) readParts(boundary string) error {
 			return err
 		}
 		name := part.FormName()
-		if key, of := strings.CutPrefix(name, within+"."); of && part.FileName() != "" {
-			if err := s.attach(key, part); err != nil {
+		if part.FileName() != "" {
+			if err := s.attach(strings.TrimPrefix(name, within+"."), part); err != nil {
 				return err
 			}
 			continue
@@ -111,7 +125,7 @@ func (s *submission) readParts(boundary string) error {
 		if left -= len(name) + len(value); left < 0 {
 			return errTooMuch
 		}
-		if part.FileName() == "" && part.Header.Get("Content-Type") == "" { // others are controls of files without one
+		if part.Header.Get("Content-Type") == "" { // others are controls of files without one
 			s.sent.Add(name, string(value))
 		}
 	}

@@ -1,6 +1,8 @@
 package mail
 
 import (
+	"crypto/rand"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
 	"tenantry/modules/mail"
+	"tenantry/tenants"
 )
 
 // form makes a form with alerts and returns its identifier.
@@ -44,6 +47,33 @@ func (b *mailbox) submit(t *testing.T, form string, values map[string]any) strin
 		t.Fatalf("submitting: got %d %s", a.Code, a.Body)
 	}
 	return id
+}
+
+// TestFormAlertsWarn: answers say why alerts will reach nobody, or lack what they name.
+func TestFormAlertsWarn(t *testing.T) {
+	t.Parallel()
+	silent, mailed := gatewaytest.Start(t).Org(t, "acme"), gatewaytest.Start(t, newServer(t).start().withMail()).Org(t, "acme")
+	const nobody = "email_alerts have no recipients, so nobody is mailed"
+	for _, test := range []struct {
+		o            *gatewaytest.Org
+		alerts, want string
+	}{
+		{mailed, `{"enabled":true,"recipients":["a@example.com"],"fields":["name"],"reply_to_field":"name"}`, ""},
+		{mailed, `{"enabled":false,"fields":["gone"]}`, ""},
+		{mailed, `{"enabled":true,"recipient":["a@example.com"]}`, nobody},
+		{mailed, `{"enabled":true,"recipients":["a@example.com"],"fields":["name","gone"]}`, `email_alerts name "gone", and the form has no such field`},
+		{silent, `{"enabled":true,"recipients":["a@example.com"]}`, mail.Nobody},
+	} {
+		key := gatewaytest.WithKey(test.o.Key(t, tenants.ManageForms))
+		body := fmt.Sprintf(`{"name":"f%[1]s","label":"%[1]s","label_plural":"%[1]ss","schema":{"name":{"title":"Name","type":"Text"}},"email_alerts":%[2]s}`, strings.ToLower(rand.Text()), test.alerts)
+		made := test.o.Do(t, http.MethodPost, "/api/form/collections", key, fixture.JSONText(body))
+		changed := test.o.Do(t, http.MethodPut, "/api/form/collections/"+fmt.Sprint(made.Field("id")), key, fixture.JSONText(`{"email_alerts":`+test.alerts+`}`))
+		for _, a := range []*gatewaytest.Answer{made, changed} {
+			if got := a.Header.Get("X-Warning"); a.Code != http.StatusOK || got != test.want {
+				t.Errorf("%s: got %d and the warning %q, want %q", test.alerts, a.Code, got, test.want)
+			}
+		}
+	}
 }
 
 // TestFormAlerts checks that each recipient gets a mail of its own with the values that the form marks and no others,

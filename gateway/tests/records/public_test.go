@@ -126,6 +126,11 @@ func TestPublicFormTakesSubmissions(t *testing.T) {
 	}
 	fixture.WantBody(t, p.post(t, `{"values":{"why":"to see","iban":"DE12canary","seats":2}}`), http.StatusOK,
 		fixture.EnvelopeOK("Submission received", `{"thanks":"Come again.","thanks_url":""}`))
+	stray := p.send(t, url.Values{"why": {"to look"}, "values.bogus": {"x"}})
+	if stray.Code != http.StatusUnprocessableEntity || !strings.Contains(stray.Text(), "bogus") || !strings.Contains(stray.Text(), "to look") {
+		t.Errorf("got %d %s, want the page with what was typed and a refusal of bogus", stray.Code, stray.Text())
+	}
+	p.wantStored(t, "a value of no field", 1)
 	sent := p.send(t, url.Values{"_once": {onceOf.FindStringSubmatch(page.Text())[1]}, "values.why": {"to\r\nrest"}, "values.when": {"2026-05-01"}, "values.sure": {"true"}, "values.seats": {"3"}})
 	if sent.Code != http.StatusOK || !strings.Contains(sent.Text(), "Come again.") {
 		t.Errorf("got %d %s, want the thanks", sent.Code, sent.Text())
@@ -346,7 +351,13 @@ func TestPublicFormOrigins(t *testing.T) {
 func TestPublicFormSendsVisitorsOn(t *testing.T) {
 	t.Parallel()
 	p := newPublicForm(t, `,"thanks_url":"https://www.example.com/thanks"`)
-	a := p.send(t, url.Values{"values.why": {"x"}, "thanks_url": {"https://evil.example"}, "next": {"https://evil.example"}, "values.thanks_url": {"https://evil.example"}})
+	for _, name := range []string{"thanks_url", "next", "values.thanks_url"} {
+		a := p.send(t, url.Values{"values.why": {"x"}, name: {"https://evil.example"}})
+		if a.Code != http.StatusUnprocessableEntity || a.Header.Get("Location") != "" {
+			t.Errorf("%s: got %d %v, want a refusal", name, a.Code, a.Header)
+		}
+	}
+	a := p.send(t, url.Values{"values.why": {"x"}, "_next": {"https://evil.example"}})
 	if a.Code != http.StatusSeeOther || a.Header.Get("Location") != "https://www.example.com/thanks" {
 		t.Errorf("got %d %v, want the address of the form", a.Code, a.Header)
 	}

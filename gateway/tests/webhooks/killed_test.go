@@ -49,6 +49,8 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 	for kill := range kills {
 		killed(t, folder, token, kill)
 	}
+	r.answering(nil)
+	r.patience = 5 * time.Minute // with 50 kills, thousands wait, and the next try may be minutes away
 	acme = start()
 	events := eventsSince(t, acme, gatewaytest.WithKey(token), begin)
 	delivered := r.await(t, "all events", func(accepted, _ []message) bool {

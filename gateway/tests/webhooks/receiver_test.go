@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -49,6 +50,7 @@ type receiver struct {
 	accepted []message
 	all      []message
 	answer   func(n int, m message, w http.ResponseWriter) (accepts bool)
+	patience time.Duration // how long to await something; 0: patience
 }
 
 // receive starts a receiver.
@@ -97,7 +99,7 @@ const patience = time.Minute
 // await waits until ready reports true of what was accepted and of all tries.
 func (r *receiver) await(t testing.TB, what string, ready func(accepted, all []message) bool) (accepted []message) {
 	t.Helper()
-	for end := time.After(patience); ; {
+	for end := time.After(cmp.Or(r.patience, patience)); ; {
 		r.mu.Lock()
 		changed, done := r.changed, ready(r.accepted, r.all)
 		accepted = append([]message(nil), r.accepted...)

@@ -162,7 +162,7 @@ func TestEvents_Rights(t *testing.T) {
 	for _, f := range callers {
 		f.next = callers[len(callers)-1].next
 	}
-	for range rounds(250, 2500) {
+	for range rounds(250, 3200) {
 		u.once(t)
 	}
 	rows := map[string]*operation.Row{}

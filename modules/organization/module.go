@@ -198,8 +198,9 @@ func (m *Module) answer(t *tenants.Tenant, url string, used Used) Answer {
 	o := &t.Org
 	a := Answer{
 		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{}, Used: used,
-		RequestLimits: o.RequestLimits.Or(m.Defaults()), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...),
-		Color: o.Color, URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.EditedAt()),
+		RequestLimits: o.RequestLimits.Or(m.Defaults()), Providers: append([]string{}, o.Providers...),
+		FrameOrigins: append([]string{}, o.FrameOrigins...),
+		Color:        o.Color, URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.EditedAt()),
 	}
 	for _, name := range tenants.AllFeatures() {
 		a.Features[name] = o.Feature(name)

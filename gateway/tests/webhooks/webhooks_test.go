@@ -302,7 +302,8 @@ func TestOrganizationKeepsItsETag(t *testing.T) {
 		t.Errorf("got %s, want %s as before", version(after), version(before))
 	}
 	change := func() *gatewaytest.Answer {
-		return acme.Do(t, http.MethodPut, "/api/organization", root.As, gatewaytest.Header("If-Match", before.Header.Get("ETag")), fixture.JSONText(`{"color":"#123456"}`))
+		match := gatewaytest.Header("If-Match", before.Header.Get("ETag"))
+		return acme.Do(t, http.MethodPut, "/api/organization", root.As, match, fixture.JSONText(`{"color":"#123456"}`))
 	}
 	if a := change(); a.Code != http.StatusOK || version(a) == version(before) {
 		t.Errorf("got %d %s, want the change, and another ETag", a.Code, a.Body)

@@ -35,6 +35,10 @@ const (
 	catchUpWaiting              = 4096
 	// At each tick readers that lag are told what they missed: at most so many parts, and so many of one reader.
 	recovering, recoveringOfOne = 32, 8
+	// A feed rests after it has sent something: so many times as long as that took, and at most so long. What happens
+	// meanwhile is sent together, so that readers leave those who write their share of the processors.
+	restTimes, restMost = 3, 250 * time.Millisecond
+	sharedMost          = 16 // texts for several readers that are made at once
 )
 
 type streamInput struct {
@@ -92,7 +96,11 @@ func (m *Module) stream(ctx context.Context, c *operation.Call, in streamInput) 
 	if err != nil {
 		return operation.Result{}, err
 	}
-	r := &reader{choice: asked, principal: c.Principal, scope: c.Scope, view: viewOf(c.Scope), began: time.Now(), at: first.UpTo}
+	view := viewOf(c.Scope)
+	r := &reader{
+		choice: asked, principal: c.Principal, scope: c.Scope, view: view, asked: view + fmt.Sprint(asked.what), began: time.Now(),
+		at: first.UpTo,
+	}
 	if cursor != "" { // it was read only to refuse one that cannot be used
 		r.at, err = first.PositionOf(cursor)
 	}
@@ -111,6 +119,7 @@ type reader struct {
 	principal *tenants.Principal
 	scope     store.Scope
 	view      string // the same for readers that see the same records
+	asked     string // the same for readers that are sent the same
 	began     time.Time
 	at        int64 // the position up to which it was told
 	gone      bool
@@ -239,6 +248,9 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	defer stop()
 	tick := time.NewTicker(feedTick)
 	defer tick.Stop()
+	rest := time.NewTimer(0)
+	defer rest.Stop()
+	heard := woken // nil while it rests
 	defer s.end(f)
 	for n := 0; ; {
 		if !f.admit() || ctx.Err() != nil || s.isEnded() {
@@ -248,7 +260,10 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-woken:
+		case <-rest.C:
+			heard = woken
+			continue
+		case <-heard:
 		case <-tick.C:
 			n++
 			f.confirm(ctx, n)
@@ -256,8 +271,14 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 			// Events of other processes are looked for.
 			look = f.tenant.Workspace().Remote() && n%2 == 0 || n%feedRound == 0
 		}
-		if look && !f.advance(ctx) {
-			return
+		if began, at := time.Now(), f.at; look {
+			if !f.advance(ctx) {
+				return
+			}
+			if f.at != at {
+				heard = nil
+				rest.Reset(min(restTimes*time.Since(began), restMost))
+			}
 		}
 		f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r.gone })
 	}
@@ -396,17 +417,28 @@ func (f *feed) send(ctx context.Context, events []store.Event) error {
 			}
 		}
 	}
-	last := events[len(events)-1].Position()
+	textFor := func(r *reader) (text []byte) {
+		for i := range events {
+			if seen[r.view][i] && events[i].Position() > r.at && r.wants(&events[i]) {
+				text = append(text, pieces[i]...)
+			}
+		}
+		return text
+	}
+	shared := map[string][]byte{} // for readers that know none of the events yet
+	first, last := events[0].Position(), events[len(events)-1].Position()
+	for _, r := range f.readers {
+		if _, made := shared[r.asked]; !made && r.at < first && len(shared) < sharedMost {
+			shared[r.asked] = textFor(r)
+		}
+	}
 	f.each(func(r *reader) {
 		if r.lagging {
 			return
 		}
-		shown := seen[r.view]
-		var text []byte
-		for i := range events {
-			if shown[i] && events[i].Position() > r.at && r.wants(&events[i]) {
-				text = append(text, pieces[i]...)
-			}
+		text, made := shared[r.asked]
+		if !made || r.at >= first {
+			text = textFor(r)
 		}
 		r.send(text)
 		if !r.lagging {

@@ -44,10 +44,10 @@ func (k Kinds) Restoring(ctx context.Context, control *store.Workspace) (bool, e
 // installation, and what says that they are being restored.
 func LastRestored() []string { return []string{"installations", "chores"} }
 
-// KindsWithKeys returns the names of the kinds that hold keys of what organizations store, for store.CopyOptions: of
-// organizations, those that were created since have no copy.
-func KindsWithKeys() map[string]bool {
-	return map[string]bool{"installations": false, "organizations": true}
+// KindsWithKeys returns the kinds that hold keys of what organizations store, for store.CopyOptions. Organizations that
+// the copy lacks have no workspace in it either.
+func KindsWithKeys() []store.KeyKind {
+	return []store.KeyKind{{Name: "installations"}, {Name: "organizations", Known: true}}
 }
 
 // choreRenewals is how often HoldChore renews its claim before that would expire.

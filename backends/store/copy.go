@@ -15,11 +15,17 @@ import (
 type CopyOptions struct {
 	// Last are the names of the control kinds that are copied last, in this order.
 	Last []string
-	// Keys names the control kinds that hold keys of what organizations store. They are copied once more after
-	// organizations that were created until the end; of those that are true, only documents that the copy has.
-	Keys map[string]bool
+	// Keys are the control kinds that are copied once more after organizations that were created until the end.
+	Keys []KeyKind
 	// Told, if set, is called with the number of documents of a workspace that have been compared.
 	Told func(workspace string, documents int64)
+}
+
+// KeyKind is a control kind that holds keys of what organizations store.
+type KeyKind struct {
+	Name string
+	// Known: only documents that the copy has are copied once more.
+	Known bool
 }
 
 // Copied says what was copied to another engine.
@@ -131,8 +137,12 @@ func (c *copier) control(ctx context.Context) error {
 
 // keys copies the kinds with keys once more, and the counters, so that the copy does not give numbers again.
 func (c *copier) keys(ctx context.Context) error {
+	known := map[string]bool{}
+	for _, k := range c.Keys {
+		known[k.Name] = k.Known
+	}
 	kinds := slices.DeleteFunc(slices.Clone(c.store.controlKinds), func(s *Spec) bool {
-		_, holds := c.Keys[s.Name]
+		_, holds := known[s.Name]
 		return !holds
 	})
 	o := c.store.controlOpening()
@@ -141,7 +151,7 @@ func (c *copier) keys(ctx context.Context) error {
 		return err
 	}
 	for try := 1; ; try++ {
-		_, _, err := c.passes(ctx, m, o.Workspace, kinds, c.Keys)
+		_, _, err := c.passes(ctx, m, o.Workspace, kinds, known)
 		if !errors.Is(err, driver.ErrSnapshotLost) || try == copyPasses {
 			return errors.Join(err, c.counters(ctx, o))
 		}

@@ -138,7 +138,7 @@ func TestCopyTo_WhileCreated(t *testing.T) {
 					insert(t, f.items.In(organization(t, f, number, owner)), &item{Name: "sealed", Code: "d"})
 				}
 			}
-			copied, err := f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{Keys: map[string]bool{"orgs": true}, Told: told})
+			copied, err := f.CopyTo(t.Context(), store.DefaultBackend, to, store.CopyOptions{Keys: []store.KeyKind{{Name: "orgs", Known: true}}, Told: told})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,12 @@ func (b *bench) cursor(ctx context.Context, o place) (string, error) {
 type readers struct {
 	conns []net.Conn
 	mu    sync.Mutex
-	came  map[string][]time.Time // when the event of each record arrived
+	came  map[string][]time.Time // when the event of each record arrived, once its reader has ended
 	done  sync.WaitGroup
 }
 
-// openStreams opens n streams.
-func openStreams(ctx context.Context, t *traffic, c caller, n int) (*readers, error) {
+// openStreams opens n streams. Unless they are timed, what they are sent is only taken, as cheaply as possible.
+func openStreams(ctx context.Context, t *traffic, c caller, n int, timed bool) (*readers, error) {
 	r := &readers{came: map[string][]time.Time{}}
 	for range n {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.addr)
@@ -71,23 +72,45 @@ func openStreams(ctx context.Context, t *traffic, c caller, n int) (*readers, er
 			r.close()
 			return nil, err
 		}
-		r.done.Go(func() { r.read(lines) })
+		if timed {
+			r.done.Go(func() { r.read(lines) })
+		} else {
+			r.done.Go(func() { take(conn) })
+		}
 	}
 	return r, nil
 }
 
+// read notes when each event arrived. Readers share nothing until they end, so that none waits for another.
 func (r *readers) read(lines *bufio.Reader) {
+	type arrival struct {
+		record string
+		at     time.Time
+	}
+	var own []arrival
 	for {
-		line, err := lines.ReadString('\n')
+		line, err := lines.ReadSlice('\n')
 		if err != nil {
-			return
+			break
 		}
-		if _, after, found := strings.Cut(line, `"record":"`); found {
-			record, _, _ := strings.Cut(after, `"`)
-			now := time.Now()
-			r.mu.Lock()
-			r.came[record] = append(r.came[record], now)
-			r.mu.Unlock()
+		if _, after, found := bytes.Cut(line, []byte(`"record":"`)); found {
+			record, _, _ := bytes.Cut(after, []byte(`"`))
+			own = append(own, arrival{string(record), time.Now()})
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range own {
+		r.came[a.record] = append(r.came[a.record], a.at)
+	}
+}
+
+// take reads until the connection ends.
+func take(conn net.Conn) {
+	part := make([]byte, 64<<10)
+	for {
+		if _, err := conn.Read(part); err != nil {
+			return
 		}
 	}
 }
@@ -111,7 +134,7 @@ func streaming(o place) func(context.Context, *bench) ([]fact, error) {
 		}
 		n := streams / b.small
 		before := t.server.resident()
-		r, err := openStreams(ctx, t, c, n)
+		r, err := openStreams(ctx, t, c, n, true)
 		if err != nil {
 			return nil, err
 		}
@@ -128,9 +151,9 @@ func streaming(o place) func(context.Context, *bench) ([]fact, error) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		resident := t.server.resident()
+		time.Sleep(time.Second) // the last ones arrive
+		r.close()
 		var took []float64
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		for id, at := range answered {
 			for _, came := range r.came[id] {
 				took = append(took, max(0, came.Sub(at).Seconds()*1000))
@@ -162,7 +185,7 @@ func besideStreams(from source, o place, n int) source {
 			if err != nil {
 				return err
 			}
-			_, err = memoize(b, "streams", func() (*readers, error) { return openStreams(ctx, own, c, n/b.small) })
+			_, err = memoize(b, "streams", func() (*readers, error) { return openStreams(ctx, own, c, n/b.small, false) })
 			return err
 		}
 		return &run, nil

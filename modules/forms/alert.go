@@ -50,14 +50,23 @@ func (m *Module) warnAlerts(c *operation.Call, f *Form) {
 	if !f.EmailAlerts.on() {
 		c.Warn("email_alerts have no recipients, so nobody is mailed")
 	}
-	fields := f.Fields()
-	for _, name := range append(f.EmailAlerts.texts(alertFields), f.EmailAlerts.text(alertReplyTo)) {
-		if _, is := fields[name]; !is && name != "" {
-			c.Warn(fmt.Sprintf("email_alerts name %s, and the form has no such field", strconv.Quote(texts.Clip(name))))
-		}
-	}
+	f.warnNames(c, "email_alerts name", append(f.EmailAlerts.texts(alertFields), f.EmailAlerts.text(alertReplyTo)))
 	if m.Alerts != nil && f.EmailAlerts.on() {
 		c.Warn(m.Alerts.Silent())
+	}
+}
+
+// warnNames adds a warning to the answer about names that are none of a field.
+func (f *Form) warnNames(c *operation.Call, setting string, names []string) {
+	fields := f.Fields()
+	var unknown []string
+	for _, name := range names {
+		if _, is := fields[name]; !is && name != "" {
+			unknown = append(unknown, strconv.Quote(texts.Clip(name)))
+		}
+	}
+	if len(unknown) > 0 {
+		c.Warn(setting + " " + listed(unknown) + ", and the form has no such field")
 	}
 }
 

@@ -42,6 +42,7 @@ type FullAnswer struct {
 	Thanks       string   `json:"thanks" doc:"What visitors read once they have sent the public form."`
 	ThanksURL    string   `json:"thanks_url" doc:"Address to which visitors are sent instead; empty if there is none."`
 	ProofOfWork  int64    `json:"proof_of_work" doc:"Bits of work for a submission of the public form; 0: none."`
+	FieldOrder   []string `json:"field_order" doc:"Identifiers of fields in the order in which the public form has them; others follow."`
 }
 
 // Schema holds field definitions.

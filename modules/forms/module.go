@@ -94,6 +94,7 @@ func (m *Module) before(ctx context.Context, c *operation.Call, need *store.Prec
 			return errs.Err()
 		}
 		m.warnAlerts(c, rec)
+		rec.warnNames(c, orderWarned, rec.FieldOrder)
 		return m.requireFolders(ctx, c, need, rec.Schema, nil)
 	case was.Standalone && c.Principal.Kind != tenants.System:
 		return fault.One("standalone", fault.Forbidden, standaloneDetail)

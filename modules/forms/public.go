@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,6 +33,7 @@ const (
 	longestPID    = 64
 	onceHeader    = "Idempotency-Key"
 	longestOnce   = 255
+	orderWarned   = "field_order names"
 	fillTries     = 10 // how often a submission is tried again because its form has changed meanwhile
 )
 
@@ -39,7 +41,7 @@ const (
 func (m *Module) publicFields() []*field.Field {
 	var fields []*field.Field
 	for _, name := range []string{
-		"pid", "public", "origins", "frame_origins", "thanks", "thanks_url", "proof_of_work",
+		"pid", "public", "origins", "frame_origins", "thanks", "thanks_url", "proof_of_work", "field_order",
 	} {
 		n, _ := m.Forms.Index(name)
 		fields = append(fields, &m.Forms.Fields[n])
@@ -145,6 +147,23 @@ func (f *Form) Visible() schema.Fields {
 	return fields
 }
 
+// Order returns the identifiers of the visible fields in the order in which visitors see them: as the form says, then
+// required ones, then by identifier.
+func (f *Form) Order() []string {
+	fields, place := f.Visible(), map[string]int{}
+	for name, one := range fields {
+		if place[name] = len(f.FieldOrder); !one.Required {
+			place[name]++
+		}
+	}
+	for at, name := range f.FieldOrder {
+		place[name] = at
+	}
+	return slices.SortedFunc(maps.Keys(fields), func(a, b string) int {
+		return cmp.Or(place[a]-place[b], strings.Compare(a, b))
+	})
+}
+
 // Public returns the public form with that identifier. Unknown forms, forms that are not public or in the trash, and
 // organizations that do not exist have the same error, after the same look-up. Errors: an *operation.Problem of 404,
 // store.ErrUnavailable.
@@ -192,6 +211,7 @@ type PublicForm struct {
 	Title       string        `json:"title" doc:"Name of the form."`
 	Schema      schema.Fields `json:"schema" doc:"Fields by identifier, without form_name, which fills itself in."`
 	ProofOfWork int64         `json:"proof_of_work" doc:"Bits of work that a submission requires; 0: none."`
+	FieldOrder  []string      `json:"field_order" doc:"Identifiers of all these fields, in the order in which to show them."`
 }
 
 // Filled is the answer to a submission of a visitor.
@@ -235,7 +255,7 @@ func (m *Module) showRow() operation.Row {
 		Name: "forms.show", Method: http.MethodGet, Path: operation.FormPath + "{pid}",
 		Response: operation.Response{
 			Paged: true, Message: "Form found",
-			Example: PublicForm{Title: "Application", Schema: exampleForm().Visible()},
+			Example: PublicForm{Title: "Application", Schema: exampleForm().Visible(), FieldOrder: exampleForm().Order()},
 		},
 		Docs: operation.Docs{
 			Summary: "Get a public form",
@@ -243,7 +263,7 @@ func (m *Module) showRow() operation.Row {
 				"HTML get a page that shows the form.",
 		},
 	}), m.visited, func(_ context.Context, _ *operation.Call, form *Form, _ publicInput) (PublicForm, error) {
-		return PublicForm{form.Label, form.Visible(), form.ProofOfWork}, nil
+		return PublicForm{form.Label, form.Visible(), form.ProofOfWork, form.Order()}, nil
 	})
 }
 

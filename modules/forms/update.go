@@ -90,6 +90,9 @@ func (m *Module) revise(
 			if ch.alerts != nil {
 				m.warnAlerts(c, form)
 			}
+			if len(ch.public) > 0 {
+				form.warnNames(c, orderWarned, form.FieldOrder)
+			}
 			c.Warn(form.Schema.Unchecked(before))
 			c.Warn(schema.Dropped(ignored))
 			return operation.Result{Data: answer(form)}, nil
@@ -125,7 +128,7 @@ func (m *Module) checkValues(ctx context.Context, c *operation.Call, f, was *For
 // warningHeader names what a change has broken.
 const warningHeader = "X-Warning"
 
-// maxWarned bounds how many reports a warning names.
+// maxWarned bounds how many reports or fields a warning names.
 const maxWarned = 20
 
 // warn reports the custom reports that use fields which the form has lost: to the caller in a header, as far as the
@@ -146,15 +149,15 @@ func (m *Module) warn(ctx context.Context, c *operation.Call, form *Form, before
 	if len(all) == 0 {
 		return
 	}
-	c.Note("broken_reports", listIDs(all))
+	c.Note("broken_reports", listed(all))
 	if seen, err := m.Reports.Broken(ctx, c.Workspace, m.Forms.Name, form.ID, before, after); err == nil && len(seen) > 0 {
-		c.Header.Set(warningHeader, "custom reports use fields that the form no longer has, or has with another type: "+listIDs(seen))
+		c.Header.Set(warningHeader, "custom reports use fields that the form no longer has, or has with another type: "+listed(seen))
 	}
 }
 
-func listIDs(ids []string) string {
-	text := strings.Join(ids[:min(len(ids), maxWarned)], ", ")
-	if n := len(ids) - maxWarned; n > 0 {
+func listed(all []string) string {
+	text := strings.Join(all[:min(len(all), maxWarned)], ", ")
+	if n := len(all) - maxWarned; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
 	return text

@@ -3,7 +3,6 @@
 package publicform
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -150,16 +149,12 @@ func generalFault(f fault.Fault) string {
 	return site.Sentence(f.Message)
 }
 
-// controls returns the controls of the fields: required ones first, and those of files last, so that all other values
+// controls returns the controls of the fields in the order of the form, and those of files last, so that all other values
 // arrive before them.
 func (p *Pages) controls(form *forms.Form, sent url.Values) []input.Control {
 	var all, files []input.Control
 	fields := form.Visible()
-	names := fields.Names()
-	slices.SortStableFunc(names, func(a, b string) int {
-		return cmp.Compare(map[bool]int{true: 0, false: 1}[fields[a].Required], map[bool]int{true: 0, false: 1}[fields[b].Required])
-	})
-	for _, key := range names {
+	for _, key := range form.Order() {
 		f := fields[key]
 		c := input.DefinedControl(p.fill, within, show.DefinedField{Key: key, Field: f}, strictjson.Value{}, sent)
 		c.Unmarked = true

@@ -67,3 +67,35 @@ func TestPublicSettingsHaveTheirOwnOperation(t *testing.T) {
 		fixture.WantFailure(t, a, http.StatusNotFound)
 	}
 }
+
+// TestPublicFormOrder: visitors see the fields in the order that the form says, as JSON and on the page, where files come
+// last. Names that are none of a field are told to whoever sets the order.
+func TestPublicFormOrder(t *testing.T) {
+	t.Parallel()
+	p := newPublicForm(t, "")
+	const warning = `field_order names "form", "gone", and the form has no such field`
+	for _, test := range []struct{ settings, warning, order, page string }{
+		{`{}`, "", "why iban paper seats sure when", "why iban seats sure when paper"},
+		{`{"field_order":["when","paper","why"]}`, "", "when paper why iban seats sure", "when why iban seats sure paper"},
+		{`{"field_order":["form","seats","gone","form_name"]}`, warning, "seats why iban paper sure when", "seats why iban sure when paper"},
+		{`{"field_order":[]}`, "", "why iban paper seats sure when", "why iban seats sure when paper"},
+	} {
+		if a := p.set(t, test.settings); a.Code != http.StatusOK || a.Header.Get("X-Warning") != test.warning {
+			t.Errorf("%s: got %d %s and the warning %q, want %q", test.settings, a.Code, a.Body, a.Header.Get("X-Warning"), test.warning)
+		}
+		if got := fmt.Sprint(p.Get(t, "", p.path).Field("field_order")); got != "["+test.order+"]" {
+			t.Errorf("%s: visitors are told %s, want %s", test.settings, got, test.order)
+		}
+		page, rest := p.Page(t, p.path, gatewaytest.Header("Accept", "text/html")).Text(), ""
+		for _, name := range strings.Fields(test.page) {
+			if _, rest, _ = strings.Cut(page, `name="values.`+name+`"`); rest == "" {
+				t.Fatalf("%s: the page has no %s after the ones before it, want %s:\n%s", test.settings, name, test.page, page)
+			}
+			page = rest
+		}
+	}
+	other := fixture.PostJSON(t, p.Org, p.full, "/api/form/collections", `{"name":"o","label":"O","label_plural":"Os","field_order":["gone"]}`)
+	if got := other.Header.Get("X-Warning"); other.Code != http.StatusOK || got != `field_order names "gone", and the form has no such field` {
+		t.Errorf("a new form: got %d %s and the warning %q", other.Code, other.Body, got)
+	}
+}

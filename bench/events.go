@@ -148,11 +148,12 @@ func streaming(o place) func(context.Context, *bench) ([]fact, error) {
 			_, id, _ := strings.Cut(string(body), `"id":"`)
 			id, _, _ = strings.Cut(id, `"`)
 			answered[id] = time.Now()
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(250 * time.Millisecond)
 		}
 		resident := t.server.resident()
 		time.Sleep(time.Second) // the last ones arrive
 		r.close()
+		time.Sleep(2 * time.Second) // the gateway notices within a second
 		var took []float64
 		for id, at := range answered {
 			for _, came := range r.came[id] {

@@ -3,6 +3,7 @@ package middleware
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -66,6 +67,8 @@ func (x *exchange) feed(ctx context.Context, f *operation.Feed) *operation.Probl
 func rawOf(conn net.Conn) syscall.RawConn {
 	for {
 		switch c := conn.(type) {
+		case *tls.Conn:
+			return nil // it alone seals what is written
 		case interface { // a TCP connection, or what embeds one
 			syscall.Conn
 			SetWriteBuffer(bytes int) error
@@ -91,6 +94,7 @@ type line struct {
 	feed   *operation.Feed
 	place  place
 	kept   *atomic.Int64
+	peeked [1]byte
 	behind []byte    // what the caller has not taken yet, at most a piece
 	since  time.Time // when it last took something
 	closed sync.Once
@@ -176,7 +180,27 @@ func (l *line) write(piece []byte) (n int, err error) {
 }
 
 // Confirm implements operation.Line.
-func (l *line) Confirm(ctx context.Context) (*tenants.Tenant, error) { return l.feed.Confirm(ctx) }
+func (l *line) Confirm(ctx context.Context) (*tenants.Tenant, error) {
+	if l.left() {
+		return nil, errLeft
+	}
+	return l.feed.Confirm(ctx)
+}
+
+var errLeft = errors.New("the caller has closed the connection")
+
+// left reports whether the caller has closed the connection, which otherwise shows only with the second piece after that.
+func (l *line) left() (left bool) {
+	if l.raw == nil {
+		return false
+	}
+	failed := l.raw.Read(func(fd uintptr) bool {
+		n, _, err := syscall.Recvfrom(int(fd), l.peeked[:], syscall.MSG_PEEK) // what else it sends is nobody's business
+		left = err == nil && n == 0 || err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
+		return true
+	})
+	return left || failed != nil
+}
 
 // Close implements operation.Line.
 func (l *line) Close() {

@@ -37,7 +37,7 @@ const (
 	recovering, recoveringOfOne = 32, 8
 	// A feed rests after it has sent something: so many times as long as that took, and at most so long. What happens
 	// meanwhile is sent together, so that readers leave those who write their share of the processors.
-	restTimes, restMost = 3, 250 * time.Millisecond
+	restTimes, restMost = 3, 50 * time.Millisecond
 	sharedMost          = 16 // texts for several readers that are made at once
 )
 

@@ -165,6 +165,25 @@ func TestStream(t *testing.T) {
 	again.ends(t)
 }
 
+// TestStream_Left closes connections of readers to whom nothing happens: their places are free at once, not only when the
+// gateway has written to them.
+func TestStream_Left(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, fixture.ShortLeases)
+	acme := g.Org(t, "acme")
+	key := acme.Key(t, tenants.AllPermissions()...)
+	var all []*stream
+	for range 20 {
+		all = append(all, open(t, acme, key, "", ""))
+	}
+	for _, s := range all[1:] {
+		_ = s.answer.Body.Close()
+	}
+	fixture.AwaitWithin(t, "those who left are gone", 12*time.Second, func() bool { return fixture.Metric(t, g, "tenantry_feeds") == 1 })
+	made := fixture.WithToken(acme, key).Want(t, http.StatusOK, http.MethodPost, "/api/contacts", `{"first_name":"A"}`)
+	all[0].want(t, "contact.created "+made.Field("id").(string)+" 1")
+}
+
 // TestStream_SlowReader has a reader that does not read: it is cut off, and others are not kept waiting.
 func TestStream_SlowReader(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -159,9 +158,9 @@ func (f *Form) Order() []string {
 	for at, name := range f.FieldOrder {
 		place[name] = at
 	}
-	return slices.SortedFunc(maps.Keys(fields), func(a, b string) int {
-		return cmp.Or(place[a]-place[b], strings.Compare(a, b))
-	})
+	names := fields.Names()
+	slices.SortStableFunc(names, func(a, b string) int { return place[a] - place[b] })
+	return append([]string{}, names...) // an answer has a list even if it is empty
 }
 
 // Public returns the public form with that identifier. Unknown forms, forms that are not public or in the trash, and

@@ -127,24 +127,25 @@ func (o *Organization) renewLog() {
 }
 
 // TrimEvents removes entries that are older than keep from the organization's event log, and ends the log if it was
-// not read for so long. Errors: ErrUnknownTenant, store.ErrUnavailable.
+// not read for so long. Webhooks read it only when something happens, so it goes on while there may be any. Errors:
+// ErrUnknownTenant, store.ErrUnavailable.
 func (d *Directory) TrimEvents(ctx context.Context, t *Tenant, keep time.Duration) error {
 	before := d.now().Add(-keep).UnixMilli()
 	l := t.Org.EventLog
 	if l == nil {
 		return nil
 	}
-	if cmp.Or(l.Read, l.Since) >= before-readNoted.Milliseconds() {
+	if t.Org.Sends != "" || cmp.Or(l.Read, l.Since) >= before-readNoted.Milliseconds() {
 		_, err := t.workspace.TrimEvents(ctx, before)
 		return err
 	}
-	_, err := d.change(ctx, store.Eq("org_id", t.Org.OrgID), func(o *Organization) error {
-		if o.EventLog != nil && o.EventLog.Name == l.Name && o.EventLog.Read == l.Read {
+	org, err := d.change(ctx, store.Eq("org_id", t.Org.OrgID), func(o *Organization) error {
+		if o.EventLog != nil && o.EventLog.Name == l.Name && o.EventLog.Read == l.Read && o.Sends == "" {
 			o.EventLog = nil
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil || org.EventLog != nil {
 		return err
 	}
 	_, err = t.workspace.TrimEvents(ctx, d.now().UnixMilli())

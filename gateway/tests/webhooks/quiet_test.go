@@ -1,0 +1,64 @@
+package webhooks
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+)
+
+// TestQuietOrganizationIsSentTo: an organization in which nothing happens for longer than events are kept goes on to be
+// sent what happens next.
+func TestQuietOrganizationIsSentTo(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	root.Create(t, "/api/contacts", `{"first_name":"One"}`)
+	r.awaitEvents(t, 1)
+	for range 3 {
+		clock.add(10 * 24 * time.Hour)
+		fixture.EmptyTrash(t, acme.App)
+	}
+	root = again(t, acme)
+	root.Create(t, "/api/contacts", `{"first_name":"Two"}`)
+	r.awaitEvents(t, 2)
+	awaitState(t, root, h.ID, "active")
+}
+
+// TestSlowReceiverKeepsNoOtherWaiting: what happens while one webhook of an organization has a lot to send to a receiver
+// that takes long is sent to another meanwhile.
+func TestSlowReceiverKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	var slow atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		slow.Add(1)
+		select {
+		case <-r.Context().Done():
+		case <-time.After(time.Second):
+		}
+	}))
+	t.Cleanup(server.Close)
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	crm := account(t, root, "crm", contactsOnly)
+	create(t, root, "slow", server.URL, crm, "")
+	create(t, root, "quick", r.URL, crm, `,"kinds":["contact.updated"]`)
+	var last string
+	for i := range 400 {
+		last = root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"N%d"}`, i))
+	}
+	fixture.Await(t, "the slow receiver is at work", func() bool { return slow.Load() > 0 })
+	root.Want(t, http.MethodPut, "/api/contacts/"+last, `{"first_name":"M"}`, 200, "")
+	r.awaitEvents(t, 1)
+	if n := slow.Load(); n > 350 {
+		t.Errorf("the other was sent to after %d of 400 slow deliveries, want it sent to meanwhile", n)
+	}
+}

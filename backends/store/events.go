@@ -84,8 +84,9 @@ func (s *Store) Tell(names map[*Spec]string) {
 // Happens returns what can happen to records of the kind of that name, see Tell.
 func (s *Store) Happens(name string) []What { return s.told[name].Happens() }
 
-// OnEvents sets the function that is called after each commit of changes that were logged. It must not block, and must
-// be set before the first workspace is opened.
+// OnEvents sets the function that is called when readers may find more in the log of an organization: after each write of
+// changes that are logged, also one that was refused. It must not block, and must be set before the first workspace is
+// opened.
 func (s *Store) OnEvents(committed func(org int64)) { s.committed = committed }
 
 // By returns the workspace with a name of the caller, which entries of the log get as their Actor.

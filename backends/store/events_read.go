@@ -168,13 +168,26 @@ func (w *Workspace) TrimEvents(ctx context.Context, before int64) (n int64, err 
 	}
 }
 
-// EventsEnd returns a position before which nothing will be added to the log, near its end. Errors: ErrUnavailable,
-// ErrQuery.
+// EventsEnd returns the position of an entry before which nothing will be added to the log, near its end. A position
+// that no entry has may be given to one later: writes that are refused leave none. Errors: ErrEventsGone if the log has
+// not begun, ErrUnavailable, ErrQuery.
 func (w *Workspace) EventsEnd(ctx context.Context) (int64, error) {
 	kind, r := w.store.events, w.home.at.Load()
 	if !w.store.Remote(r.backend()) {
 		last, err := w.home.log.settled(ctx, r.drv, kind.spec.collection)
-		return last, translate(kind.spec, err)
+		if err != nil {
+			return 0, translate(kind.spec, err)
+		}
+		entry, err := kind.In(w.whole()).First(ctx, Query{
+			Filter: Where(F("id"), driver.Lt, positionID(last+1)), Sort: []Order{Desc("id")},
+		})
+		if errors.Is(err, ErrNotFound) {
+			return 0, ErrEventsGone
+		}
+		if err != nil {
+			return 0, err
+		}
+		return entry.Position(), nil
 	}
 	old := w.store.now().Add(-settledAfter * w.store.leases.Settled).UnixMilli()
 	before := positionID(math.MaxInt64)

@@ -289,7 +289,8 @@ func (h *home) write(ctx context.Context, writes []driver.Write, told []telling,
 	if len(found) == 0 {
 		return h.keep(ctx, r, writes, beyond)
 	}
-	if err = h.logged(ctx, r, found, writes, beyond); err == nil && h.store.committed != nil {
+	err = h.logged(ctx, r, found, writes, beyond)
+	if h.store.committed != nil { // also if it failed: entries of others may have waited for it
 		h.store.committed(h.who.org)
 	}
 	return err

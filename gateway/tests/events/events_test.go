@@ -208,3 +208,25 @@ func TestEvents_Kept(t *testing.T) {
 	again := create("Again")
 	wantEvents(t, fresh.read(t), "contact.created "+again+" 1")
 }
+
+// TestEvents_CursorsNameEvents: a write that is refused leaves no event, and no cursor names the position that it would
+// have had, which is given to another event after a restart.
+func TestEvents_CursorsNameEvents(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t, fixture.ShortLeases).Org(t, "acme")
+	key := acme.Key(t, tenants.AllPermissions()...)
+	c := fixture.WithToken(acme, key)
+	reader := follow(t, acme, gatewaytest.WithKey(key), "")
+	const body = `{"name":"tree","label":"Tree","label_plural":"Trees"}`
+	c.Want(t, http.StatusOK, http.MethodPost, "/api/custom/objects", body)
+	told := reader.read(t)
+	for range 3 {
+		c.Want(t, http.StatusConflict, http.MethodPost, "/api/custom/objects", body)
+	}
+	if late := follow(t, acme, gatewaytest.WithKey(key), ""); len(told) != 1 || late.next != told[0].ID {
+		t.Errorf("the cursor is %s after %+v, want the last event", late.next, told)
+	}
+	if s := open(t, acme, key, "", ""); s.last != told[0].ID {
+		t.Errorf("a stream begins with %s after %+v, want the last event", s.last, told)
+	}
+}

@@ -104,10 +104,10 @@ type passed struct {
 	at             time.Time
 }
 
-// deliver sends to a webhook what waits for it, round after round, until nothing does or it must wait. It returns when to
-// come again; zero: when something happens.
+// deliver sends to a webhook what waits for it, round after round, until nothing does or it must wait, or other webhooks of
+// the organization have their turn. It returns when to come again; zero: when something happens.
 func (m *Module) deliver(ctx context.Context, t *tenants.Tenant, h *Hook) (next time.Time, err error) {
-	for {
+	for began := time.Now(); ; {
 		if t, h, err = m.current(ctx, t, h); err != nil || h == nil {
 			return time.Time{}, err
 		}
@@ -127,6 +127,9 @@ func (m *Module) deliver(ctx context.Context, t *tenants.Tenant, h *Hook) (next 
 		}
 		if !more {
 			return time.Time{}, nil
+		}
+		if time.Since(began) > lookEvery {
+			return m.Now(), nil
 		}
 	}
 }
@@ -173,7 +176,6 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 	if err != nil {
 		return false, err
 	}
-	r := &round{m: m, t: t, h: h, began: time.Now(), to: receiver(h.URL)}
 	part, err := m.next(ctx, t, h, p, who)
 	if isGone(err) {
 		p.Cursor, p.Done = "", nil
@@ -182,7 +184,7 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 	if err != nil {
 		return false, err
 	}
-	events := slices.DeleteFunc(part.Events, func(e Event) bool { return slices.Contains(p.Done, e.ID) })
+	events := p.undone(part.Events)
 	if len(events) == 0 && p.Head != "" { // what was not accepted is gone, or is not for this account any more
 		p.Cursor, p.Done, p.Head, p.FailingSince, p.Tries, p.NextTry = part.Next, nil, "", 0, 0, 0
 		return part.More, m.Progress.In(t.Workspace().BeyondQuota()).Replace(ctx, p)
@@ -190,6 +192,7 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 	if len(events) == 0 {
 		return part.More, m.pass(ctx, t, h, p, part)
 	}
+	r := &round{m: m, t: t, h: h, began: time.Now(), to: receiver(h.URL)}
 	if r.s, err = m.signerOf(ctx, t, h); err != nil {
 		return false, err
 	}
@@ -208,6 +211,11 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 		return false, m.pause(ctx, t, h, p, receiverAway)
 	}
 	return part.More || !settled, nil
+}
+
+// undone returns those of the events that were not delivered.
+func (p *Progress) undone(events []Event) []Event {
+	return slices.DeleteFunc(events, func(e Event) bool { return slices.Contains(p.Done, e.ID) })
 }
 
 // next reads the events that follow.
@@ -235,7 +243,7 @@ func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 		over = passed{stored: p.Cursor, at: time.Now()}
 	}
 	over.cursor = part.Next
-	late := p.Cursor == "" || time.Since(over.at) > skipSaved && part.Next != p.Cursor
+	late := p.Cursor == "" || len(p.Done) > 0 || time.Since(over.at) > skipSaved && part.Next != p.Cursor
 	if m.read[h.ID] = over; late {
 		delete(m.read, h.ID)
 	}
@@ -430,7 +438,7 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	return b.Commit(ctx)
 }
 
-// pause tells that the webhook is paused, and why, and stores it. If that fails, both are done again.
+// pause tells that the webhook is paused, and why, and stores it with the progress. If that fails, both are done again.
 func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, why string) error {
 	ws, since := t.Workspace().BeyondQuota(), time.UnixMilli(cmp.Or(p.FailingSince, h.UpdatedAt))
 	if m.Paused != nil {
@@ -438,17 +446,20 @@ func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progr
 			return err
 		}
 	}
-	p.Head, p.FailingSince, p.Tries, p.NextTry = "", 0, 0, 0
-	if err := m.Progress.In(ws).Replace(ctx, p); err != nil {
+	paused, err := m.Hooks.In(ws).Get(ctx, h.ID)
+	if err != nil {
 		return err
 	}
-	paused, err := m.Hooks.In(ws).Update(ctx, h.ID, func(now *Hook) error {
-		if !now.Paused {
-			now.Paused, now.Reason = true, why
-		}
-		return nil
-	})
-	if err != nil {
+	if !paused.Paused {
+		paused.Paused, paused.Reason = true, why
+	}
+	p.Head, p.FailingSince, p.Tries, p.NextTry = "", 0, 0, 0
+	b := ws.Batch() // a webhook that goes on without its progress would leave events out in silence
+	if err := cmp.Or(m.Progress.In(ws).StageReplace(ctx, b, p), m.Hooks.In(ws).StageReplace(ctx, b, paused)); err != nil {
+		b.Discard()
+		return err
+	}
+	if err := b.Commit(ctx); err != nil {
 		return err
 	}
 	*h = *paused

@@ -17,6 +17,7 @@ const (
 	tick       = 500 * time.Millisecond // for tries that are due
 	lookEvery  = 2 * time.Second        // for organizations with webhooks, and for events of other processes
 	idleLook   = 10 * time.Second       // for events of other processes, where nothing has happened for long
+	ownLook    = time.Minute            // for events of this process alone, of which it is told
 	idleAfter  = 10 * time.Minute
 	holdFor    = 10 * time.Second // the lease of a process that sends
 	restAfter  = 20 * time.Millisecond
@@ -149,7 +150,7 @@ func (m *Module) due() (all []*sending) {
 			continue
 		}
 		retry := !s.next.IsZero() && !m.Now().Before(s.next)
-		if s.news || retry || m.Shared && !now.Before(s.look) {
+		if s.news || retry || !now.Before(s.look) {
 			s.busy, s.news = true, false
 			all = append(all, s)
 		}
@@ -159,13 +160,23 @@ func (m *Module) due() (all []*sending) {
 
 // work sends what waits for the webhooks of an organization.
 func (m *Module) work(ctx context.Context, s *sending) {
+	m.mu.Lock()
 	slug, number := s.org.Slug, s.org.OrgID
+	m.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
 	var next time.Time
 	var sent bool
-	err := background.Try(func() (err error) {
-		next, sent, err = m.serve(limited, slug, number)
+	look := ownLook
+	err := background.Try(func() error {
+		t, err := m.Directory.BySlug(limited, slug)
+		if err != nil || t.Org.State != tenants.Active {
+			return err
+		}
+		if m.Shared || t.Workspace().Remote() {
+			look = lookEvery
+		}
+		next, sent, err = m.serve(limited, t, number)
 		return err
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, tenants.ErrUnknownTenant) {
@@ -184,21 +195,17 @@ func (m *Module) work(ctx context.Context, s *sending) {
 	if sent || s.last.IsZero() {
 		s.last = now
 	}
-	s.busy, s.next, s.look = false, next, now.Add(lookEvery)
 	if now.Sub(s.last) > idleAfter {
-		s.look = now.Add(idleLook)
+		look = max(look, idleLook)
 	}
-	if s.news {
+	s.busy, s.next, s.look = false, next, now.Add(look)
+	if s.news || !next.IsZero() && !next.After(m.Now()) {
 		m.rouse()
 	}
 }
 
 // serve sends what waits for the webhooks of an organization. It returns when the next try is due; zero: there is none.
-func (m *Module) serve(ctx context.Context, slug string, number int64) (next time.Time, sent bool, err error) {
-	t, err := m.Directory.BySlug(ctx, slug)
-	if err != nil || t.Org.State != tenants.Active {
-		return next, false, err
-	}
+func (m *Module) serve(ctx context.Context, t *tenants.Tenant, number int64) (next time.Time, sent bool, err error) {
 	hooks, err := m.Hooks.In(t.Workspace()).Find(ctx, store.Query{Limit: mostHooks + 1})
 	if err != nil {
 		return next, false, err
@@ -257,7 +264,7 @@ func (m *Module) waits(ctx context.Context, t *tenants.Tenant, hooks []*Hook) (b
 			return false, err
 		}
 		part, err := m.next(ctx, t, h, p, who)
-		if isGone(err) || err == nil && len(part.Events) > len(p.Done) {
+		if isGone(err) || err == nil && len(p.undone(part.Events)) > 0 {
 			return true, nil
 		}
 		if err == nil {

@@ -36,8 +36,10 @@ const (
 	// At each tick readers that lag are told what they missed: at most so many parts, and so many of one reader.
 	recovering, recoveringOfOne = 32, 8
 	// A feed rests after it has sent something: so many times as long as that took, and at most so long. What happens
-	// meanwhile is sent together, so that readers leave those who write their share of the processors.
+	// meanwhile is sent together, so that readers leave those who write their share of the processors. If much waits, it
+	// rests after so long, and confirms access that is due.
 	restTimes, restMost = 3, 50 * time.Millisecond
+	passMost            = 50 * time.Millisecond
 	sharedMost          = 16 // texts for several readers that are made at once
 )
 
@@ -102,6 +104,7 @@ func (m *Module) stream(ctx context.Context, c *operation.Call, in streamInput) 
 		at: first.UpTo,
 	}
 	if cursor != "" { // it was read only to refuse one that cannot be used
+		r.resumed = true
 		r.at, err = first.PositionOf(cursor)
 	}
 	t, log := c.Tenant, first.Log()
@@ -122,6 +125,7 @@ type reader struct {
 	asked     string // the same for readers that are sent the same
 	began     time.Time
 	at        int64 // the position up to which it was told
+	resumed   bool  // it said itself where it was
 	gone      bool
 	lagging   bool // it has not been told all that the others were
 }
@@ -169,7 +173,15 @@ func (s *feeds) join(t *tenants.Tenant, log *tenants.EventLog, r *reader) {
 	ctx, cancel := context.WithTimeout(context.Background(), feedLife)
 	defer cancel()
 	hello := fmt.Sprintf("retry: 2000\nid: %s\n\n", log.Cursor(r.at))
-	if r.line.Send([]byte(hello), true) != nil || s.catchUp(ctx, t, log, r) != nil {
+	begin := r.at
+	err := r.line.Send([]byte(hello), true)
+	if err == nil {
+		err = s.catchUp(ctx, t, log, r)
+	}
+	if err == nil && r.resumed { // it may have named a position that the log has not reached
+		begin, err = t.Workspace().EventsEnd(ctx)
+	}
+	if err != nil {
 		r.line.Close()
 		return
 	}
@@ -183,7 +195,7 @@ func (s *feeds) join(t *tenants.Tenant, log *tenants.EventLog, r *reader) {
 	if f != nil && f.add(r) {
 		return
 	}
-	f = &feed{m: s.m, log: log, org: t.Org.OrgID, tenant: t, at: r.at, joining: []*reader{r}, noted: time.Now()}
+	f = &feed{m: s.m, log: log, org: t.Org.OrgID, tenant: t, at: min(begin, r.at), joining: []*reader{r}, noted: time.Now()}
 	s.of[log.Name] = f
 	if !s.background("sending events", func(ctx context.Context) { s.run(ctx, f) }) {
 		r.line.Close()
@@ -252,32 +264,40 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	defer rest.Stop()
 	heard := woken // nil while it rests
 	defer s.end(f)
-	for n := 0; ; {
+	more := false // the log goes on
+	for n, began := 0, time.Now(); ; {
 		if !f.admit() || ctx.Err() != nil || s.isEnded() {
 			return
 		}
-		look := true
+		look := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-rest.C:
-			heard = woken
-			continue
+			heard, look = woken, more
 		case <-heard:
+			look = true
 		case <-tick.C:
-			n++
-			f.confirm(ctx, n)
+			// Of a tenth of the readers for each tick that should have come, so that it is all of them within a second.
+			due := int(time.Since(began) / feedTick)
+			for n = max(n, due-feedRound); n < due; {
+				n++
+				f.confirm(ctx, n)
+				// Events of other processes are looked for.
+				look = look || f.tenant.Workspace().Remote() && n%2 == 0 || n%feedRound == 0
+			}
 			f.recover(ctx, n)
-			// Events of other processes are looked for.
-			look = f.tenant.Workspace().Remote() && n%2 == 0 || n%feedRound == 0
+			look = look && heard != nil
 		}
-		if began, at := time.Now(), f.at; look {
-			if !f.advance(ctx) {
+		if look {
+			at, passed := f.at, time.Now()
+			var err error
+			if more, err = f.advance(ctx, passed.Add(passMost)); err != nil {
 				return
 			}
 			if f.at != at {
 				heard = nil
-				rest.Reset(min(restTimes*time.Since(began), restMost))
+				rest.Reset(min(restTimes*time.Since(passed), restMost))
 			}
 		}
 		f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r.gone })
@@ -370,26 +390,28 @@ func (r *reader) end() {
 	r.line.Close()
 }
 
-// advance sends what has happened. It returns false if the log has ended.
-func (f *feed) advance(ctx context.Context) bool {
+// advance sends what has happened, part after part until the time, and reports whether the log goes on. Errors:
+// store.ErrEventsGone if the log has ended, that of the context.
+func (f *feed) advance(ctx context.Context, until time.Time) (more bool, err error) {
 	if log := f.tenant.Org.EventLog; f.confirmed && (log == nil || log.Name != f.log.Name) {
-		return false
+		return false, store.ErrEventsGone
 	}
-	for {
-		part, err := f.m.all(ctx, f.tenant, f.at)
-		if err != nil {
-			return ctx.Err() == nil && !errors.Is(err, store.ErrEventsGone) // after an outage the readers still know where they were
+	for more = true; more && err == nil; {
+		var part store.Events
+		if part, err = f.m.all(ctx, f.tenant, f.at); err == nil && len(part.Events) > 0 {
+			err = f.send(ctx, part.Events)
 		}
-		if len(part.Events) > 0 {
-			if err := f.send(ctx, part.Events); err != nil {
-				return ctx.Err() == nil
-			}
+		if err == nil {
+			f.at, more = part.UpTo, part.More
 		}
-		f.at = part.UpTo
-		if !part.More {
-			return true
+		if !time.Now().Before(until) {
+			break
 		}
 	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrEventsGone) {
+		return false, nil // after an outage the readers still know where they were
+	}
+	return more, err
 }
 
 // all returns what follows a position in the log, whoever may read it.

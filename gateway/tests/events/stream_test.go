@@ -284,3 +284,25 @@ func TestStream_Rights(t *testing.T) {
 		}
 	}
 }
+
+// TestStream_BeyondTheEnd has a reader whose cursor names a position that the log has not reached. It hears of nothing, and
+// readers that come later are told as soon as others are.
+func TestStream_BeyondTheEnd(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t, fixture.ShortLeases).Org(t, "acme")
+	key := acme.Key(t, tenants.AllPermissions()...)
+	name, _, _ := strings.Cut(follow(t, acme, gatewaytest.WithKey(key), "").next, "-")
+	open(t, acme, key, "", name+"-9000000000000000000")
+	var all []*stream
+	for range 300 { // readers that lag are told a few at a time
+		all = append(all, open(t, acme, key, "", ""))
+	}
+	made := fixture.WithToken(acme, key).Want(t, http.StatusOK, http.MethodPost, "/api/contacts", `{"first_name":"A"}`).Field("id").(string)
+	begun := time.Now()
+	for _, s := range all {
+		s.want(t, "contact.created "+made+" 1")
+	}
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("the event took %s, want it told to all at once", took)
+	}
+}

@@ -228,18 +228,22 @@ func (w *Workspace) confirmed(ctx context.Context, page []Event, after int64) (i
 		if c.Kind == "" {
 			continue
 		}
+		later := slices.DeleteFunc(slices.Clone(page[i+1:]), func(o Event) bool { return o.Record != c.Record || o.Kind != c.Kind })
 		rev, there := stored[recordOf{c.Kind, c.Record}]
-		happened := rev >= c.Revision
-		if c.Gone {
-			happened = !there
-		} else if !there { // it was deleted for good since, or never stored
-			happened = c.CreatedAt <= old || slices.ContainsFunc(page[i+1:], func(later Event) bool {
-				return later.Record == c.Record && later.Kind == c.Kind
-			})
+		happened, young := rev >= c.Revision, c.CreatedAt > old
+		switch {
+		case c.Gone: // if the record is there, it was made again since
+			happened = !there || slices.ContainsFunc(later, func(o Event) bool { return o.What == WasCreated })
+		case !there: // it was deleted for good since, or never stored
+			happened = !young || len(later) > 0
+		case !happened: // whoever made a later revision had read this one; what was made again begins anew
+			happened = slices.ContainsFunc(later, func(o Event) bool { return o.Revision > c.Revision })
+		case young && len(later) > 0 && !later[0].Gone && later[0].Revision == c.Revision:
+			return i, nil // one of the two is being refused
 		}
 		switch {
 		case happened:
-		case c.CreatedAt > old:
+		case young:
 			return i, nil
 		default:
 			c.Kind = ""

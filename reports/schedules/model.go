@@ -158,24 +158,34 @@ func (s *Schedule) timing() (timing, fault.List) {
 // next returns the first time after another at which the schedule is due.
 func (w timing) next(after time.Time) time.Time {
 	year, month, day := after.In(w.zone).Date()
-	for {
-		at := w.moment(year, month, day)
-		if at.After(after) && w.includes(at) {
+	for day--; ; day++ { // the time of the day before may be later than midnight, see moment
+		asked := time.Date(year, month, day, w.hour, w.minute, 0, 0, time.UTC)
+		if at := w.moment(asked); at.After(after) && w.includes(asked) {
 			return at
 		}
-		day++
 	}
 }
 
-// moment returns the time on a day; the first, if a change of the clocks makes two of it.
-func (w timing) moment(year int, month time.Month, day int) time.Time {
-	at := time.Date(year, month, day, w.hour, w.minute, 0, 0, w.zone)
-	for _, by := range []time.Duration{30 * time.Minute, time.Hour} {
-		if before := at.Add(-by); before.Hour() == at.Hour() && before.Minute() == at.Minute() {
-			return before
+// mostAhead is more than the clock of any zone is ahead of UTC.
+const mostAhead = 24 * time.Hour
+
+// moment returns when the clock of the zone shows the day and time that asked shows in UTC: the first time, if a change
+// of the clock makes two of it. One that a change leaves out is read from the clock as it was before.
+func (w timing) moment(asked time.Time) time.Time {
+	former, at := asked, asked.Add(-mostAhead).In(w.zone)
+	for {
+		_, offset := at.Zone()
+		begin, end := at.ZoneBounds() // of the clock as it is at that time
+		found := asked.Add(-time.Duration(offset) * time.Second)
+		switch {
+		case !end.IsZero() && !found.Before(end):
+			former, at = found, end
+		case found.Before(begin):
+			return former
+		default:
+			return found
 		}
 	}
-	return at
 }
 
 // latest returns the last time at which the schedule was due, after one time and not after another; zero: there is none.
@@ -189,16 +199,17 @@ func (w timing) latest(after, now time.Time) (last time.Time) {
 	return last
 }
 
-func (w timing) includes(at time.Time) bool {
+// includes reports whether the schedule is due on a day of the calendar, in UTC.
+func (w timing) includes(day time.Time) bool {
 	switch w.on {
 	case everyDay:
 		return true
 	case workingDays:
-		return at.Weekday() != time.Saturday && at.Weekday() != time.Sunday
+		return day.Weekday() != time.Saturday && day.Weekday() != time.Sunday
 	case firstOfMonth:
-		return at.Day() == 1
+		return day.Day() == 1
 	}
-	return at.Weekday() == weekdays()[w.on]
+	return day.Weekday() == weekdays()[w.on]
 }
 
 func weekdays() map[string]time.Weekday {

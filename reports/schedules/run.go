@@ -95,14 +95,16 @@ func (m *Module) one(ctx context.Context, t *tenants.Tenant, s *Schedule, room *
 	return when.next(now), err
 }
 
-// run makes a run that is due, and stores what came of it. If it cannot be made for now, p says when it is tried again.
+// run makes a run that is due, and stores what came of it. If it cannot be made for now, p says when it is tried again;
+// p is unchanged if the run was made.
 func (m *Module) run(ctx context.Context, t *tenants.Tenant, s *Schedule, p *Progress, due time.Time) error {
 	ready, err := m.prepare(ctx, t, s)
 	run := &Run{Schedule: s.ID, Due: due.UnixMilli(), State: mailed}
 	run.ID = runID(s.ID, due)
 	if err == nil {
-		p.Last, p.Tries, p.NextTry, p.Failed = due.UnixMilli(), 0, 0, false
-		if err = m.store(ctx, t, ready, run, p); err == nil || errors.Is(err, store.ErrConflict) {
+		after := *p // it is due until the run is stored
+		after.Last, after.Tries, after.NextTry, after.Failed = due.UnixMilli(), 0, 0, false
+		if err = m.store(ctx, t, ready, run, &after); err == nil || errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
@@ -202,20 +204,21 @@ func runID(schedule string, due time.Time) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// store issues the link, and stores the run, what its mails show, the mails, and the progress if it is given. Errors:
-// store.ErrConflict if another process has done that; mail.ErrFull; store.ErrUnavailable.
+// store issues the link, and stores the run, what its mails show, the mails, and the progress if it is given. It completes
+// run unless it fails. Errors: store.ErrConflict if another process has done that; mail.ErrFull; store.ErrUnavailable.
 func (m *Module) store(ctx context.Context, t *tenants.Tenant, ready *prepared, run *Run, p *Progress) error {
 	s := ready.schedule
 	path, share, err := m.Reports.Link(ctx, t, ready.report, "schedule:"+s.ID, time.Duration(s.LinkDays)*24*time.Hour)
 	if err != nil {
 		return err
 	}
-	run.Rows, run.Recipients, run.Share, run.CreatedAt = ready.rows, len(s.Recipients), share, m.Now().UnixMilli()
+	made := *run
+	made.Rows, made.Recipients, made.Share, made.CreatedAt = ready.rows, len(s.Recipients), share, m.Now().UnixMilli()
 	content := &Content{Schedule: s.ID, Report: s.Report, Mail: ready.content}
-	content.ID, content.CreatedAt = run.ID, run.CreatedAt
+	content.ID, content.CreatedAt = made.ID, made.CreatedAt
 	ws := t.Workspace()
 	b := ws.Batch()
-	err = cmp.Or(m.Runs.In(ws).StageInsert(b, run), m.Contents.In(ws).StageInsert(b, content))
+	err = cmp.Or(m.Runs.In(ws).StageInsert(b, &made), m.Contents.In(ws).StageInsert(b, content))
 	if err == nil {
 		err = m.stageProgress(ctx, ws, b, p)
 	}
@@ -235,6 +238,7 @@ func (m *Module) store(ctx context.Context, t *tenants.Tenant, ready *prepared, 
 		defer cancel()
 		return errors.Join(err, m.Reports.RevokeToken(ctx, t, ready.report, share))
 	}
+	*run = made
 	m.Mails.Wake(t)
 	return nil
 }

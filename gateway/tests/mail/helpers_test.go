@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -112,4 +113,26 @@ func (b *mailbox) settled(t *testing.T, sent int) {
 		return n >= sent
 	})
 	b.send(t)
+}
+
+// fill stores mails of a topic that wait and are not due for a year, and returns a function that removes them.
+func (b *mailbox) fill(t *testing.T, n int, topic string) (empty func()) {
+	t.Helper()
+	mails := b.App.Mails().Mails.In(b.Tenant(t).Workspace())
+	all := make([]*mail.Mail, n)
+	for i := range all {
+		all[i] = &mail.Mail{Topic: topic, State: mail.Waiting, Due: time.Now().AddDate(1, 0, 0).UnixMilli()}
+	}
+	inPortions := func(do func(context.Context, ...*mail.Mail) error) {
+		t.Helper()
+		for left := all; len(left) > 0; {
+			some := mails.Portion(left)
+			if err := do(t.Context(), left[:some]...); err != nil {
+				t.Fatal(err)
+			}
+			left = left[some:]
+		}
+	}
+	inPortions(mails.Insert)
+	return func() { t.Helper(); inPortions(mails.Delete) }
 }

@@ -138,6 +138,62 @@ func TestReportsAreMailedOnce(t *testing.T) {
 	}
 }
 
+// TestReportsWaitForRoom: a report that is due while no more mails are taken is mailed once when there is room again, with
+// one run. If that lasts, its run has failed.
+func TestReportsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	var clock fixture.Clock
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail(), clock.Option)
+	acme := open(t, g, "acme")
+	_, schedule, _ := acme.weekly(t, "", "")
+	as := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+	run := func(after time.Duration) {
+		t.Helper()
+		clock.Advance(after)
+		if err := acme.App.MailReports(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := "/api/report-schedules/" + schedule
+	runs := func(count int, contains string) {
+		t.Helper()
+		a := as.Want(t, http.MethodGet, shown+"/runs", "", 200, contains)
+		if n := a.Field("count"); fmt.Sprint(n) != fmt.Sprint(count) {
+			t.Errorf("there are %v runs, want %d: %s", n, count, a.Text())
+		}
+	}
+	empty := acme.fill(t, 10_000, mail.FormAlert)
+	run(24 * time.Hour)
+	runs(0, "")
+	as.Want(t, http.MethodGet, shown, "", 200, `"last_run":null`)
+	empty()
+	for range 2 { // the second finds nothing due
+		run(time.Minute)
+		acme.send(t)
+	}
+	if a, b := server.next(), server.next(); a.To == b.To {
+		t.Errorf("mailed to %s twice", a.To)
+	}
+	server.none()
+	runs(1, `"state":"mailed"`)
+	as.Want(t, http.MethodGet, shown, "", 200, `"state":"active"`)
+
+	empty = acme.fill(t, 10_000, mail.FormAlert)
+	for _, after := range []time.Duration{24 * time.Hour, time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		run(after)
+		runs(1, "")
+	}
+	run(8 * time.Minute)
+	as.Want(t, http.MethodGet, shown, "", 200, `"state":"failing"`)
+	runs(2, `"state":"failed","reason":"It could not be run in time`)
+	runs(2, `"rows":0,"recipients":0,"token_id":""`)
+	empty()
+	run(time.Minute)
+	acme.send(t)
+	server.none()
+}
+
 // TestSchedulesAskForRights: nobody has a report mailed that the account, or the caller, could not share.
 func TestSchedulesAskForRights(t *testing.T) {
 	t.Parallel()

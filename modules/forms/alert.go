@@ -185,22 +185,24 @@ func (m *Module) RemoveRecipient(ctx context.Context, t *tenants.Tenant, form, a
 		s, ok := v.(string)
 		return ok && identity.EmailKey(s) == key
 	}
-	forms := m.Forms.In(t.Workspace())
-	f, err := forms.Get(ctx, form)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if list, _ := f.EmailAlerts[alertRecipients].([]any); !slices.ContainsFunc(list, is) {
-		return f.Label, nil
-	}
-	_, err = forms.Update(ctx, form, func(f *Form) error {
+	_, err = m.Forms.In(t.Workspace()).Update(ctx, form, func(f *Form) error {
+		label = f.Label
 		list, _ := f.EmailAlerts[alertRecipients].([]any)
+		if !slices.ContainsFunc(list, is) {
+			return errUnchanged
+		}
 		f.EmailAlerts = maps.Clone(f.EmailAlerts)
 		f.EmailAlerts[alertRecipients] = slices.DeleteFunc(slices.Clone(list), is)
 		return nil
 	})
-	return f.Label, err
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return "", nil
+	case errors.Is(err, errUnchanged):
+		return label, nil
+	}
+	return label, err
 }
+
+// errUnchanged ends an update that has nothing to write.
+var errUnchanged = errors.New("nothing to change")

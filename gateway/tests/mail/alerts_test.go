@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
@@ -185,6 +187,51 @@ func TestFormAlertsFollowTheForm(t *testing.T) {
 	}
 	fixture.Await(t, "the other alert dropped", func() bool { acme.send(t); return len(acme.list(t)) == 1 })
 	server.none()
+}
+
+// TestLeavingAFormThatChanges checks that leaving a form succeeds and changes nothing if its recipients are removed between
+// the read and the write.
+func TestLeavingAFormThatChanges(t *testing.T) {
+	t.Parallel()
+	for name, alerts := range map[string]string{
+		"no alerts":       `{}`,
+		"no recipients":   `{"enabled":true}`,
+		"other ones":      `{"enabled":true,"recipients":["two@example.com"]}`,
+		"an empty list":   `{"enabled":true,"recipients":[]}`,
+		"another subject": `{"enabled":true,"recipients":["two@example.com"],"subject":"Ours"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var between fixture.StoreHook
+			server := newServer(t).start()
+			acme := open(t, gatewaytest.Start(t, server.withMail(), between.Option), "acme")
+			form := acme.form(t, map[string]any{"enabled": true, "recipients": []string{"one@example.com"}})
+			acme.submit(t, form, map[string]any{"name": "Ada"})
+			m := server.next()
+			acme.settled(t, 1)
+			_, token, _ := strings.Cut(strings.Trim(m.Header.Get("List-Unsubscribe"), "<>"), "token=")
+			token, err := url.QueryUnescape(token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			as, path := fixture.As(acme.Org, gatewaytest.WithKey(acme.key)), "/api/form/collections/"+form
+			tag := ""
+			on := func(c store.Call) {
+				if c.Operation == "find" && c.Collection == "form_collections" {
+					between.On.Store(nil)
+					as.Want(t, http.MethodPut, path, `{"email_alerts":`+alerts+`}`, 200, "")
+					tag = as.Want(t, http.MethodGet, path, "", 200, "").Header.Get("ETag")
+				}
+			}
+			between.On.Store(&on)
+			anybody := fixture.As(acme.Org, func(*http.Request) {})
+			anybody.Want(t, http.MethodPost, "/auth/unsubscribe", fmt.Sprintf(`{"token":%q}`, token), 200, `"form":"Application"`)
+			a := as.Want(t, http.MethodGet, path, "", 200, `"email_alerts":`+alerts)
+			if got := a.Header.Get("ETag"); tag == "" || got != tag {
+				t.Errorf("the form has the tag %s, want %s, as before leaving", got, tag)
+			}
+		})
+	}
 }
 
 // TestExpiringKeysAreTold checks that administrators are mailed a week before a key expires, once, and nobody about keys

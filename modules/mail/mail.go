@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,7 @@ import (
 
 	"tenantry/backends/record"
 	"tenantry/backends/store"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
@@ -175,22 +178,43 @@ const (
 	collection   = "mails"
 	sealedField  = "message"
 	countPurpose = "mail-addresses" // of the data keys for hashes
-	// maxWaiting bounds the mails of an organization that wait.
+	// maxWaiting bounds the mails of an organization that wait. The last tenth is for urgent topics.
 	maxWaiting = 10_000
+	fullRetry  = time.Minute // after which a caller may try again
 )
 
-// ErrFull: too many mails of the organization wait.
+// ErrFull: too many mails of the organization wait. It comes with an operation.Problem for callers.
 var ErrFull = errors.New("too many mails of the organization wait to be sent")
 
-// stage adds mails to a batch of the organization's workspace. The caller calls Wake when the batch is committed. Errors:
-// ErrFull, store.ErrUnavailable.
+// mostWaiting returns how many mails of the organization may wait once one of the topic is stored.
+func mostWaiting(topic string) int {
+	if slices.Contains(urgentTopics(), topic) {
+		return maxWaiting
+	}
+	return maxWaiting / 10 * 9
+}
+
+// full returns the ErrFull of a bound.
+func full(most int) error {
+	return &operation.Problem{
+		Code: http.StatusServiceUnavailable, RetryAfter: fullRetry, Err: fmt.Errorf("%w: %d", ErrFull, most),
+		Reason:  "too many mails wait",
+		Message: "Too many mails wait to be sent, so no mail was taken. Please retry later, or ask an administrator of the organization",
+	}
+}
+
+// stage adds mails of one topic to a batch of the organization's workspace. The caller calls Wake when the batch is
+// committed. Errors: ErrFull, store.ErrUnavailable.
 func (m *Module) stage(ctx context.Context, t *tenants.Tenant, b *store.Batch, posts ...post) error {
-	mails := m.Mails.In(t.Workspace())
+	if len(posts) == 0 {
+		return nil
+	}
+	mails, most := m.Mails.In(t.Workspace()), mostWaiting(posts[0].topic)
 	last, err := mails.Find(ctx, store.Query{
-		Filter: store.Eq("state", Waiting), Sort: []store.Order{store.Asc("due")}, Offset: maxWaiting - 1, Limit: 1,
+		Filter: store.Eq("state", Waiting), Sort: []store.Order{store.Asc("due")}, Offset: most - len(posts), Limit: 1,
 	})
 	if err == nil && len(last) > 0 {
-		err = fmt.Errorf("%w: %d", ErrFull, maxWaiting)
+		err = full(most)
 	}
 	for i := 0; i < len(posts) && err == nil; i++ {
 		var made *Mail

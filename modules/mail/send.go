@@ -130,8 +130,8 @@ func (m *Module) Turn(ctx context.Context, t *tenants.Tenant) (next time.Time, e
 	return m.nextDue(ctx, t)
 }
 
-// urgentTopics are those that somebody waits for. They are sent before others, and when the organization has sent as many
-// of others as it may within an hour.
+// urgentTopics are those that somebody waits for. They are sent before others, also when the organization has sent as many
+// of others as it may within an hour, and are still stored when too many others wait.
 func urgentTopics() []string { return []string{Password, Invitation, SignIn} }
 
 // reserve is how many urgent mails an organization may send in an hour besides others.
@@ -321,7 +321,7 @@ func (w *turn) spread(ctx context.Context, rec *Mail, in message) error {
 	if err != nil {
 		return err
 	}
-	if form != nil && int(waiting)+len(form.Recipients) > maxWaiting {
+	if form != nil && int(waiting)-1+len(form.Recipients) > mostWaiting(rec.Topic) { // all but this one
 		w.Log.WarnContext(ctx, "nobody is told of a submission, because too many mails of the organization wait",
 			"org", w.t.Org.OrgID, "form", about.Form)
 		form = nil

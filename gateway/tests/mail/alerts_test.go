@@ -234,6 +234,70 @@ func TestLeavingAFormThatChanges(t *testing.T) {
 	}
 }
 
+// TestOthersLeaveRoomForUrgentMails checks that alerts and reports fill nine tenths of the mails that may wait, so that links
+// for a password and invitations are mailed, and that the answer says what to do once even these are too many, the same and
+// after the same time whether or not somebody has the address.
+func TestOthersLeaveRoomForUrgentMails(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail())
+	acme := open(t, g, "acme")
+	as := fixture.As(acme.Org, gatewaytest.WithKey(acme.key))
+	_, schedule, _ := acme.weekly(t, "", "")
+	form := acme.form(t, map[string]any{"enabled": true, "recipients": []string{"a@example.com", "b@example.com", "c@example.com"}})
+	acme.fill(t, 8_997, mail.FormAlert)
+	acme.submit(t, form, map[string]any{"name": "the last one"}) // one mail, and then three
+	to := []string{server.next().To, server.next().To, server.next().To}
+	if slices.Sort(to); !slices.Equal(to, []string{"a@example.com", "b@example.com", "c@example.com"}) {
+		t.Errorf("got mails to %v", to)
+	}
+	acme.waiting(t, 8_997)
+	acme.fill(t, 1, mail.FormAlert)
+	acme.submit(t, form, map[string]any{"name": "three would be too many"})
+	acme.waiting(t, 8_998)
+	acme.fill(t, 1, mail.FormAlert)
+	as.Want(t, http.MethodPost, "/api/report-schedules/"+schedule+"/run", "", 503, "queue was not available") // two mails
+	acme.fill(t, 1, mail.FormAlert)
+	acme.submit(t, form, map[string]any{"name": "there is no room"})
+	acme.waiting(t, 9_000)
+	server.none()
+
+	ask := func(email string) (*gatewaytest.Answer, time.Duration) {
+		began := time.Now()
+		a := acme.Do(t, http.MethodPost, "/auth/password/forgot", gatewaytest.JSON(map[string]string{"email": email}))
+		return a, time.Since(began)
+	}
+	if a, _ := ask("root@acme.example"); a.Code != http.StatusOK {
+		t.Errorf("asking for a password: got %d %s", a.Code, a.Body)
+	}
+	acme.invite(t, "ada@example.com")
+	to = []string{server.next().To, server.next().To}
+	if slices.Sort(to); !slices.Equal(to, []string{"ada@example.com", "root@acme.example"}) {
+		t.Errorf("got urgent mails to %v", to)
+	}
+	acme.waiting(t, 9_000)
+
+	acme.fill(t, 1_000, mail.Invitation)
+	known, took := ask("root@acme.example")
+	const advice = "Please retry later, or ask an administrator"
+	if known.Code != http.StatusServiceUnavailable || known.Header.Get("Retry-After") != "60" || !strings.Contains(known.Text(), advice) ||
+		strings.Contains(known.Text(), "10000") {
+		t.Errorf("got %d %v %s, want a 503 with advice", known.Code, known.Header, known.Body)
+	}
+	unknown, alsoTook := ask("nobody@example.com")
+	if unknown.Code != known.Code || unknown.Text() != known.Text() || fixture.Canonical(unknown, "", nil) != fixture.Canonical(known, "", nil) {
+		t.Errorf("an address that nobody has: got %d %s, want as for a person", unknown.Code, unknown.Body)
+	}
+	if least := 250 * time.Millisecond; took < least || alsoTook < least {
+		t.Errorf("answered after %s, and after %s for an address that nobody has, want at least %s", took, alsoTook, least)
+	}
+	page := acme.Do(t, http.MethodPost, "/forgot", gatewaytest.Body("application/x-www-form-urlencoded", "email=root%40acme.example"),
+		gatewaytest.Header("Sec-Fetch-Site", "same-origin"))
+	if page.Code != http.StatusServiceUnavailable || !strings.Contains(page.Text(), advice) {
+		t.Errorf("the page: got %d %s", page.Code, page.Body)
+	}
+}
+
 // TestExpiringKeysAreTold checks that administrators are mailed a week before a key expires, once, and nobody about keys
 // that are revoked or expire later; and the same of a webhook that was paused.
 func TestExpiringKeysAreTold(t *testing.T) {

@@ -136,3 +136,19 @@ func (b *mailbox) fill(t *testing.T, n int, topic string) (empty func()) {
 	inPortions(mails.Insert)
 	return func() { t.Helper(); inPortions(mails.Delete) }
 }
+
+// waiting sends what is due and waits until that many mails are left.
+func (b *mailbox) waiting(t *testing.T, n int64) {
+	t.Helper()
+	mails, got := b.App.Mails().Mails.In(b.Tenant(t).Workspace()), int64(-1)
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		b.send(t)
+		var err error
+		if got, err = mails.Count(t.Context(), store.Eq("state", mail.Waiting)); err != nil || got == n {
+			break
+		}
+	}
+	if got != n {
+		t.Fatalf("%d mails wait, want %d", got, n)
+	}
+}

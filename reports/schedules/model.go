@@ -23,7 +23,7 @@ type Schedule struct {
 	Account    string   `json:"account" rule:"required format=id ref=service_account" doc:"Identifier of the service account on whose behalf the report is sent. It must hold manage_reports and see all that the report shows." ask:"Service account" example:"665f1c2ab4d3e2f1a0b9c8d7"`
 	Recipients []string `json:"recipients" rule:"required max=50 each=254" doc:"Addresses to which it is mailed, at most 50." ask:"Recipients|Their e-mail addresses." example:"[\"ada@example.com\"]"`
 	On         string   `json:"on" rule:"enum=every_day|working_days|monday|tuesday|wednesday|thursday|friday|saturday|sunday|first_of_month" doc:"The days. working_days are Monday to Friday. Default: every_day." ask:"On" example:"monday"`
-	At         string   `json:"at" rule:"max=5 format=line" doc:"The time of day in the time zone, from 00:00 to 23:59. One that a change of the clocks leaves out is an hour later. Default: 08:00." ask:"At|Such as 08:00." example:"08:00"`
+	At         string   `json:"at" rule:"max=5 format=line" doc:"The time of day in the time zone, from 00:00 to 23:59. One that a change of the clocks leaves out is later by that change. Default: 08:00." ask:"At|Such as 08:00." example:"08:00"`
 	Zone       string   `json:"time_zone" rule:"max=64 format=line" doc:"IANA time zone. Default: UTC." ask:"Time zone|Such as Europe/Berlin." example:"Europe/Berlin"`
 	CSV        bool     `json:"csv" doc:"Whether the rows are attached as a CSV file of up to 1 MiB. The report must be exportable." ask:"Attach the rows as a file"`
 	LinkDays   int64    `json:"link_days" rule:"min=1 max=365" doc:"Days for which the link in a mail opens the report. Default: 30." ask:"Days for which the link works" example:"30"`

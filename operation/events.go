@@ -40,9 +40,7 @@ func (c *Call) Events(ctx context.Context, param, cursor string, q store.EventsQ
 	out := Events{log: log}
 	if cursor == "" {
 		out.UpTo, err = c.Tenant.Workspace().EventsEnd(ctx)
-		return out, err
-	}
-	if q.After, err = log.Position(cursor); err == nil {
+	} else if q.After, err = log.Position(cursor); err == nil {
 		out.Events, err = c.Tenant.Workspace().Events(ctx, q)
 	}
 	switch {

@@ -14,6 +14,8 @@ import (
 const (
 	eventsPage = 500 // entries that are read at once
 	eventsRead = 4   // pages that one call reads at most
+	// eventsAhead is how many pages after a part are searched for what shows that a record was stored again.
+	eventsAhead = 40
 	// An entry of another process counts as settled after this many leases: its write is acknowledged within one or
 	// never, and the rest is for clocks that differ.
 	settledAfter = 4
@@ -113,7 +115,7 @@ func (w *Workspace) settledEvents(ctx context.Context, after int64) (page []Even
 	}
 	more = len(page) == eventsPage || found.Cut
 	if shared {
-		n, err := all.confirmed(ctx, page, after)
+		n, err := all.confirmed(ctx, page, after, more)
 		return page[:n], more && n == len(page), err
 	}
 	for i := range page {
@@ -204,6 +206,9 @@ func (w *Workspace) EventsEnd(ctx context.Context) (int64, error) {
 			}
 			before = page[i].ID
 		}
+		if last == 0 {
+			return 0, ErrEventsGone
+		}
 		if len(page) < eventsPage {
 			return last, nil // the log began a moment ago, with an entry after which all is logged
 		}
@@ -212,13 +217,15 @@ func (w *Workspace) EventsEnd(ctx context.Context) (int64, error) {
 
 // confirmed returns how many of the entries are settled, on an engine that several processes use: their positions have
 // no gap that a write under way could fill, and their writes are stored. Entries whose writes will never be stored are
-// emptied.
-func (w *Workspace) confirmed(ctx context.Context, page []Event, after int64) (int, error) {
+// emptied. more: the log goes on after the page.
+func (w *Workspace) confirmed(ctx context.Context, page []Event, after int64, more bool) (int, error) {
 	old := w.store.now().Add(-settledAfter * w.store.leases.Settled).UnixMilli()
 	stored, err := w.revisions(ctx, page)
 	if err != nil {
 		return 0, err
 	}
+	told := trail{}
+	told.add(page)
 	for i := range page {
 		c := &page[i]
 		if c.Position() != after+1 && c.CreatedAt > old {
@@ -228,28 +235,66 @@ func (w *Workspace) confirmed(ctx context.Context, page []Event, after int64) (i
 		if c.Kind == "" {
 			continue
 		}
-		later := slices.DeleteFunc(slices.Clone(page[i+1:]), func(o Event) bool { return o.Record != c.Record || o.Kind != c.Kind })
 		rev, there := stored[recordOf{c.Kind, c.Record}]
-		happened, young := rev >= c.Revision, c.CreatedAt > old
-		switch {
-		case c.Gone: // if the record is there, it was made again since
-			happened = !there || slices.ContainsFunc(later, func(o Event) bool { return o.What == WasCreated })
-		case !there: // it was deleted for good since, or never stored
-			happened = !young || len(later) > 0
-		case !happened: // whoever made a later revision had read this one; what was made again begins anew
-			happened = slices.ContainsFunc(later, func(o Event) bool { return o.Revision > c.Revision })
-		case young && len(later) > 0 && !later[0].Gone && later[0].Revision == c.Revision:
-			return i, nil // one of the two is being refused
+		young := c.CreatedAt > old
+		happened, twice := told.happened(c, rev, there, young)
+		if !happened && !young && more { // what shows it may be on later pages, as after an import of what was deleted
+			if err := w.lookAhead(ctx, told, page[len(page)-1].ID); err != nil {
+				return 0, err
+			}
+			more = false
+			happened, _ = told.happened(c, rev, there, young)
 		}
 		switch {
-		case happened:
-		case young:
+		case young && (twice || !happened):
 			return i, nil
-		default:
+		case !happened:
 			c.Kind = ""
 		}
 	}
 	return len(page), nil
+}
+
+// trail has the entries of each record, in their order.
+type trail map[recordOf][]Event
+
+func (t trail) add(page []Event) {
+	for i := range page {
+		if of := (recordOf{page[i].Kind, page[i].Record}); of.kind != "" {
+			t[of] = append(t[of], page[i])
+		}
+	}
+}
+
+// happened reports whether the write of an entry was stored, by its record's revision, if that is there, and the entries
+// that follow. twice: another entry has the same revision, and one of the two is being refused.
+func (t trail) happened(c *Event, rev int64, there, young bool) (happened, twice bool) {
+	later := t[recordOf{c.Kind, c.Record}]
+	later = later[slices.IndexFunc(later, func(o Event) bool { return o.ID == c.ID })+1:]
+	switch {
+	case c.Gone: // if the record is there, it was made again since
+		return !there || slices.ContainsFunc(later, func(o Event) bool { return o.What == WasCreated }), false
+	case !there: // it was deleted for good since, or never stored
+		return !young || len(later) > 0, false
+	case rev < c.Revision: // whoever made a later revision had read this one; what was made again begins anew
+		return slices.ContainsFunc(later, func(o Event) bool { return o.Revision > c.Revision }), false
+	}
+	return true, len(later) > 0 && !later[0].Gone && later[0].Revision == c.Revision
+}
+
+// lookAhead adds entries after one to the trail, of at most eventsAhead pages.
+func (w *Workspace) lookAhead(ctx context.Context, told trail, after string) error {
+	for range eventsAhead {
+		found, err := w.store.events.In(w).FindPart(ctx, Query{
+			Filter: Where(F("id"), driver.Gt, after), Sort: []Order{Asc("id")}, Limit: eventsPage, Bytes: BatchBytes,
+		})
+		if err != nil || len(found.Records) == 0 {
+			return err
+		}
+		told.add(found.Records)
+		after = found.Records[len(found.Records)-1].ID
+	}
+	return nil
 }
 
 // recordOf names a record in the log.

@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -235,24 +236,39 @@ func TestEvents_CursorsNameEvents(t *testing.T) {
 	}
 }
 
-// TestEvents_BornAgain deletes a record for good and stores it again with its identifier, as an import may: what happened
-// before and after is told.
+// TestEvents_BornAgain deletes records for good and stores them again with their identifiers, as an import may: what
+// happened before and after is told, also if it is far apart in the log.
 func TestEvents_BornAgain(t *testing.T) {
 	t.Parallel()
+	const n = 550 // more than are read at once
 	acme := gatewaytest.Start(t, fixture.ShortLeases).Org(t, "acme")
 	key := acme.Key(t, tenants.AllPermissions()...)
 	c := fixture.WithToken(acme, key)
 	reader := follow(t, acme, gatewaytest.WithKey(key), "")
-	id := fixture.DocID(1)
-	line := fmt.Sprintf(`{"kind":"contact","id":%q,"first_name":"A"}`, id)
-	acme.Import(t, line)
-	for _, name := range []string{"B", "C"} {
-		c.Want(t, http.StatusOK, http.MethodPut, "/api/contacts/"+id, `{"first_name":"`+name+`"}`)
+	var lines []string
+	want := map[string]string{}
+	for i := range n {
+		id := fixture.DocID(i)
+		lines = append(lines, fmt.Sprintf(`{"kind":"contact","id":%q,"first_name":"A"}`, id))
+		want[id] = " contact.created 1 contact.updated 2 contact.purged 3 contact.created 1"
 	}
-	c.Want(t, http.StatusOK, http.MethodDelete, "/api/contacts/"+id+"?purge=true", "")
-	acme.Import(t, line)
-	var all []event
-	fixture.Await(t, "all is told", func() bool { all = append(all, reader.read(t)...); return len(all) >= 5 })
-	wantEvents(t, all, "contact.created "+id+" 1", "contact.updated "+id+" 2", "contact.updated "+id+" 3",
-		"contact.purged "+id+" 4", "contact.created "+id+" 1")
+	acme.Import(t, lines...)
+	for id := range want {
+		c.Want(t, http.StatusOK, http.MethodPut, "/api/contacts/"+id, `{"first_name":"B"}`)
+	}
+	for id := range want {
+		c.Want(t, http.StatusOK, http.MethodDelete, "/api/contacts/"+id+"?purge=true", "")
+	}
+	acme.Import(t, lines...)
+	got, count := map[string]string{}, 0
+	fixture.AwaitWithin(t, "all is told", time.Minute, func() bool {
+		for _, e := range reader.read(t) {
+			got[e.Record] += fmt.Sprintf(" %s %d", e.Kind, e.Revision)
+			count++
+		}
+		return count >= 4*n
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }

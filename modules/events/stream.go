@@ -24,7 +24,7 @@ import (
 const (
 	feedTick      = 100 * time.Millisecond // between two looks at a tenth of the readers
 	feedRound     = 10                     // ticks in which the access of each reader is confirmed
-	feedHeartbeat = 150                    // ticks between two comments that keep connections open
+	feedHeartbeat = 15 * time.Second       // between two comments that keep connections open
 	feedLife      = time.Hour              // after which a reader must ask again, so that its session ends in time
 	feedPage      = 200                    // events that are sent at once
 	feedNote      = time.Hour              // between two notes that the log is read
@@ -166,6 +166,7 @@ type feed struct {
 	at        int64 // the position up to which the log was read
 	readers   []*reader
 	noted     time.Time
+	beat      time.Time // when comments were sent last
 }
 
 // join adds a reader to the feed of its organization, once it has been told what happened before.
@@ -173,11 +174,14 @@ func (s *feeds) join(t *tenants.Tenant, log *tenants.EventLog, r *reader) {
 	ctx, cancel := context.WithTimeout(context.Background(), feedLife)
 	defer cancel()
 	hello := fmt.Sprintf("retry: 2000\nid: %s\n\n", log.Cursor(r.at))
-	begin := r.at
 	err := r.line.Send([]byte(hello), true)
 	if err == nil {
 		err = s.catchUp(ctx, t, log, r)
 	}
+	if err == nil && s.add(log, r) {
+		return
+	}
+	begin := r.at
 	if err == nil && r.resumed { // it may have named a position that the log has not reached
 		begin, err = t.Workspace().EventsEnd(ctx)
 	}
@@ -192,10 +196,10 @@ func (s *feeds) join(t *tenants.Tenant, log *tenants.EventLog, r *reader) {
 		return
 	}
 	f := s.of[log.Name]
-	if f != nil && f.add(r) {
+	if f != nil && f.add(r) { // of another reader that came meanwhile
 		return
 	}
-	f = &feed{m: s.m, log: log, org: t.Org.OrgID, tenant: t, at: min(begin, r.at), joining: []*reader{r}, noted: time.Now()}
+	f = &feed{m: s.m, log: log, org: t.Org.OrgID, tenant: t, at: min(begin, r.at), joining: []*reader{r}, noted: time.Now(), beat: time.Now()}
 	s.of[log.Name] = f
 	if !s.background("sending events", func(ctx context.Context) { s.run(ctx, f) }) {
 		r.line.Close()
@@ -227,6 +231,14 @@ func (s *feeds) catchUp(ctx context.Context, t *tenants.Tenant, log *tenants.Eve
 }
 
 var errEnded = errors.New("the feeds have ended")
+
+// add gives a reader to the feed of a log; it returns false if there is none.
+func (s *feeds) add(log *tenants.EventLog, r *reader) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.of[log.Name]
+	return f != nil && f.add(r)
+}
 
 // add gives the feed a reader; it returns false once the feed has ended.
 func (f *feed) add(r *reader) bool {
@@ -264,7 +276,7 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	defer rest.Stop()
 	heard := woken // nil while it rests
 	defer s.end(f)
-	more := false // the log goes on
+	more := true // the log goes on, or may have before it was listened to
 	for n, began := 0, time.Now(); ; {
 		if !f.admit() || ctx.Err() != nil || s.isEnded() {
 			return
@@ -376,7 +388,8 @@ func (f *feed) confirm(ctx context.Context, n int) {
 			f.tenant, f.confirmed = t, true
 		}
 	}
-	if n%feedHeartbeat == 0 {
+	if time.Since(f.beat) >= feedHeartbeat {
+		f.beat = time.Now()
 		f.each(func(r *reader) { r.send([]byte(":\n\n")) })
 	}
 	if time.Since(f.noted) > feedNote {

@@ -151,6 +151,9 @@ func (m *Module) due() (all []*sending) {
 		}
 		retry := !s.next.IsZero() && !m.Now().Before(s.next)
 		if s.news || retry || !now.Before(s.look) {
+			if s.news || retry {
+				s.last = now
+			}
 			s.busy, s.news = true, false
 			all = append(all, s)
 		}
@@ -182,8 +185,8 @@ func (m *Module) work(ctx context.Context, s *sending) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, tenants.ErrUnknownTenant) {
 		m.Log.WarnContext(ctx, "events could not be sent to webhooks and will be retried", "organization", slug, "error", err)
 	}
-	if err != nil {
-		next = m.Now().Add(lookEvery)
+	if retry := m.Now().Add(lookEvery); err != nil && (next.IsZero() || retry.Before(next)) {
+		next = retry // other webhooks of the organization may go on sooner
 	}
 	select { // so that what happens in quick succession is read together
 	case <-time.After(restAfter):
@@ -204,7 +207,8 @@ func (m *Module) work(ctx context.Context, s *sending) {
 	}
 }
 
-// serve sends what waits for the webhooks of an organization. It returns when the next try is due; zero: there is none.
+// serve sends what waits for the webhooks of an organization. It returns when the next try is due; zero: there is none. sent:
+// there may have been something of other processes.
 func (m *Module) serve(ctx context.Context, t *tenants.Tenant, number int64) (next time.Time, sent bool, err error) {
 	hooks, err := m.Hooks.In(t.Workspace()).Find(ctx, store.Query{Limit: mostHooks + 1})
 	if err != nil {
@@ -221,7 +225,7 @@ func (m *Module) serve(ctx context.Context, t *tenants.Tenant, number int64) (ne
 	}
 	if !m.Shared {
 		next, err = m.all(ctx, t, ready)
-		return next, true, err
+		return next, false, err
 	}
 	waits, err := m.waits(ctx, t, ready)
 	if err != nil || !waits {

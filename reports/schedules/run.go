@@ -233,10 +233,16 @@ func (m *Module) store(ctx context.Context, t *tenants.Tenant, ready *prepared, 
 	if _, taken := errors.AsType[*store.DuplicateError](err); taken {
 		err = fmt.Errorf("%w: %w", store.ErrConflict, err)
 	}
-	if err != nil { // nobody has the token
+	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 		defer cancel()
-		return errors.Join(err, m.Reports.RevokeToken(ctx, t, ready.report, share))
+		switch found, unknown := m.Runs.In(ws).Get(ctx, made.ID); {
+		case unknown == nil && found.Share == share: // it was stored, and the answer was lost
+		case unknown == nil, errors.Is(unknown, store.ErrNotFound): // nobody has the token
+			return errors.Join(err, m.Reports.RevokeToken(ctx, t, ready.report, share))
+		default:
+			return err // mails may have the token, which expires
+		}
 	}
 	*run = made
 	m.Mails.Wake(t)

@@ -199,7 +199,10 @@ func (s *feeds) join(t *tenants.Tenant, log *tenants.EventLog, r *reader) {
 	if f != nil && f.add(r) { // of another reader that came meanwhile
 		return
 	}
-	f = &feed{m: s.m, log: log, org: t.Org.OrgID, tenant: t, at: min(begin, r.at), joining: []*reader{r}, noted: time.Now(), beat: time.Now()}
+	f = &feed{
+		m: s.m, log: log, org: t.Org.OrgID, tenant: t, at: min(begin, r.at), joining: []*reader{r}, noted: time.Now(),
+		beat: time.Now(),
+	}
 	s.of[log.Name] = f
 	if !s.background("sending events", func(ctx context.Context) { s.run(ctx, f) }) {
 		r.line.Close()
@@ -290,8 +293,7 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 		case <-heard:
 			look = true
 		case <-tick.C:
-			// Of a tenth of the readers for each tick that should have come, so that it is all of them within a second.
-			due := int(time.Since(began) / feedTick)
+			due := int(time.Since(began) / feedTick) // with those that were missed: all readers have their turn in a second
 			for n = max(n, due-feedRound); n < due; {
 				n++
 				f.confirm(ctx, n)

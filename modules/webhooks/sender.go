@@ -207,8 +207,8 @@ func (m *Module) work(ctx context.Context, s *sending) {
 	}
 }
 
-// serve sends what waits for the webhooks of an organization. It returns when the next try is due; zero: there is none. sent:
-// there may have been something of other processes.
+// serve sends what waits for the webhooks of an organization. It returns when the next try is due; zero: there is none.
+// sent: there may have been something of other processes.
 func (m *Module) serve(ctx context.Context, t *tenants.Tenant, number int64) (next time.Time, sent bool, err error) {
 	hooks, err := m.Hooks.In(t.Workspace()).Find(ctx, store.Query{Limit: mostHooks + 1})
 	if err != nil {

@@ -255,29 +255,13 @@ type Again struct {
 func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in resendInput) (out Again, err error) {
 	c.Note("webhook", h.ID)
 	since, _ := time.Parse(time.RFC3339Nano, in.Since) // Check has read it
-	notes, ws := m.Deliveries.In(c.Workspace), c.Tenant.Workspace()
-	of := store.Eq("webhook", h.ID)
-	first, err := notes.First(ctx, store.Query{
-		Filter: store.All(of, store.Where(store.F("created_at"), store.OpGte, since.UnixMilli())),
-		Sort:   []store.Order{store.Asc("created_at"), store.Asc("id")},
-	})
-	for err == nil && position(first.Event.ID) == 0 { // a test
-		first, err = notes.First(ctx, store.Query{
-			Filter: store.All(of, store.Where(store.F("created_at"), store.OpGt, first.CreatedAt)),
-			Sort:   []store.Order{store.Asc("created_at"), store.Asc("id")},
-		})
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return out, nil
-	}
-	if err != nil {
+	out.From, err = m.earliest(ctx, c.Workspace, h, since)
+	if err != nil || out.From == "" {
 		return out, err
 	}
-	out.From = first.Event.ID
 	from := position(out.From)
-	_, err = m.Progress.In(ws).Update(ctx, h.ID, func(p *Progress) error {
-		log, _, _ := strings.Cut(out.From, "-")
-		if now, _, _ := strings.Cut(p.Cursor, "-"); now != log {
+	_, err = m.Progress.In(c.Tenant.Workspace()).Update(ctx, h.ID, func(p *Progress) error {
+		if logOf(p.Cursor) != logOf(out.From) {
 			return fault.One("since", fault.Stale, "the event log begins later: no event from before it can be sent again")
 		}
 		if position(p.Cursor) >= from {
@@ -294,6 +278,35 @@ func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in rese
 	})
 	m.look(c.Tenant.Org.OrgID)
 	return out, operation.OrMissing(err, "Webhook not found")
+}
+
+// earliest returns the identifier of the event that comes first in the log, of those that were first sent at a moment or
+// later; empty if there is none. Lanes send side by side, so it need not be the one that was sent first. But while an event
+// has not been sent, no more than mostAhead after it are: what comes first is among twice as many notes.
+func (m *Module) earliest(ctx context.Context, ws *store.Workspace, h *Hook, since time.Time) (id string, err error) {
+	q := store.Query{
+		Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F("created_at"), store.OpGte, since.UnixMilli())),
+		Sort:   []store.Order{store.Asc("created_at"), store.Asc("id")}, Limit: roundEvents,
+	}
+	for seen := 0; seen < 2*mostAhead; q.Offset += q.Limit {
+		notes, err := m.Deliveries.In(ws).Find(ctx, q)
+		if err != nil {
+			return "", err
+		}
+		for i := range notes {
+			e := &notes[i].Event
+			if e.Kind == TestKind {
+				continue
+			}
+			if seen++; id == "" || logOf(e.ID) == logOf(id) && position(e.ID) < position(id) {
+				id = e.ID
+			}
+		}
+		if len(notes) < q.Limit {
+			break
+		}
+	}
+	return id, nil
 }
 
 type resendOneInput struct {

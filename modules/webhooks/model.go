@@ -134,8 +134,13 @@ func position(event string) int64 {
 	return n
 }
 
+// logOf returns the log that an event or a cursor is of.
+func logOf(event string) string {
+	log, _, _ := strings.Cut(event, "-")
+	return log
+}
+
 // before returns the cursor before an event.
 func before(event string) string {
-	log, _, _ := strings.Cut(event, "-")
-	return log + "-" + strconv.FormatInt(max(position(event)-1, 0), 10)
+	return logOf(event) + "-" + strconv.FormatInt(max(position(event)-1, 0), 10)
 }

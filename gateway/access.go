@@ -11,6 +11,7 @@ import (
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/mail"
 	"tenantry/modules/usage"
+	"tenantry/modules/webhooks"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
@@ -70,6 +71,9 @@ func (s *Services) SignInLink(
 	token, err := s.people.SignInLink(ctx, t, u.UID, s.now().Add(lifetime))
 	return baseURL + "/enter#" + token.Reveal(), err
 }
+
+// Webhooks returns the module that sends events.
+func (s *Services) Webhooks() *webhooks.Module { return s.webhooks }
 
 // Mails returns the module that sends mail.
 func (s *Services) Mails() *mail.Module { return s.mails }

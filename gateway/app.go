@@ -45,6 +45,8 @@ type Options struct {
 	// ReportReuse is how long the rows of a shared report are reused for the same query; 0: reports.DefaultReuse;
 	// negative: never.
 	ReportReuse time.Duration
+	// ReportTimeout bounds a run of a report; 0: reports.DefaultRunTimeout.
+	ReportTimeout time.Duration
 	// HeadInterval is the time between two rounds in which this process signs heads of audit logs; 0: 15 s; negative:
 	// only the hourly round signs them.
 	HeadInterval time.Duration

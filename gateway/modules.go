@@ -73,7 +73,7 @@ func (s *Services) openModules(more []Module) error {
 	formModule.Attachments = formFiles{s.files}
 	campaignModule := campaigns.New(campaigns.Deps{Contacts: contactModule})
 	s.reports = reports.New(reports.Deps{
-		Now: s.now, Reuse: s.reportReuse,
+		Now: s.now, Reuse: s.reportReuse, RunTimeout: s.reportTimeout,
 		Keys: func(ctx context.Context, t *tenants.Tenant) (reports.KeySet, error) {
 			return s.directory.DataKeys(ctx, t, reports.KeyPurpose)
 		},

@@ -52,6 +52,7 @@ type Services struct {
 	requests       slog.Handler // gets a line for each request; nil: off
 	now            func() time.Time
 	reportReuse    time.Duration // how long rows of shared reports are reused
+	reportTimeout  time.Duration // of a run; 0: the default
 	passwordMemory uint32
 	redisTimeout   time.Duration
 	version        string
@@ -118,8 +119,8 @@ func (k kinds) specs() []*store.Spec {
 // saying how to correct it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
 	s := &Services{
-		cfg: cfg, log: o.Log, now: o.Now, reportReuse: o.ReportReuse, passwordMemory: o.PasswordMemory,
-		redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(), version: cmp.Or(o.Version, "development"),
+		cfg: cfg, log: o.Log, now: o.Now, reportReuse: o.ReportReuse, reportTimeout: o.ReportTimeout,
+		passwordMemory: o.PasswordMemory, redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(), version: cmp.Or(o.Version, "development"),
 	}
 	s.current.Store(&cfg)
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)

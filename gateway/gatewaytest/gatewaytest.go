@@ -32,6 +32,7 @@ import (
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/mail"
 	"tenantry/modules/usage"
+	"tenantry/modules/webhooks"
 	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
@@ -56,6 +57,7 @@ type App interface {
 	SendMail(ctx context.Context) error
 	MailReports(ctx context.Context) error
 	Mails() *mail.Module
+	Webhooks() *webhooks.Module
 	PutUsage(ctx context.Context, slug string, days []*usage.Day) error
 	FlushUsage(ctx context.Context)
 	Commands() *control.Client
@@ -108,8 +110,8 @@ func (g *Gateway) validator(t testing.TB) *openapitest.Validator {
 	return g.document.validator
 }
 
-// patientTimeout is the timeout for a Redis that works. It is long because of busy machines: after a timeout, requests
-// are counted locally and nobody can sign in.
+// patientTimeout is the timeout for a Redis that works and for reports. It is long because of busy machines: after a
+// timeout of Redis, requests are counted locally and nobody can sign in.
 const patientTimeout = time.Minute
 
 // PatientRedis is an Option for tests that name a Redis of their own which either refuses or answers.
@@ -152,7 +154,8 @@ func Start(t testing.TB, options ...Option) *Gateway {
 		Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", Init: true,
 		WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases(),
 	}
-	o.Leases.Settled = time.Minute // a write may take that long on a busy machine
+	// A write and a report may take that long on a busy machine.
+	o.Leases.Settled, o.ReportTimeout = time.Minute, patientTimeout
 	shared := cfg.Redis.Addrs
 	for _, option := range options {
 		option(&cfg, &o)

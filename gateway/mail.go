@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +44,7 @@ func (s *Services) openMail(formModule *forms.Module) error {
 			}
 			out := &mail.Form{
 				Label: alert.Label, Subject: alert.Subject, Recipients: alert.Recipients, ReplyTo: alert.ReplyTo,
-				Path: "/form/collections/" + form + "/submissions/" + submission,
+				Path: strings.TrimSuffix("/form/collections/"+form+"/submissions/"+alert.Submission, "/"),
 			}
 			for _, v := range alert.Values {
 				out.Values = append(out.Values, mail.Fact{Label: v.Title, Value: v.Text})

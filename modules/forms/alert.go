@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,9 +51,20 @@ func (m *Module) warnAlerts(c *operation.Call, f *Form) {
 	if !f.EmailAlerts.on() {
 		c.Warn("email_alerts have no recipients, so nobody is mailed")
 	}
+	if f.AlertsBlind {
+		c.Warn("email_alerts tell only that there is a submission, until somebody who may view submissions sets them")
+	}
 	f.warnNames(c, "email_alerts name", append(f.EmailAlerts.texts(alertFields), f.EmailAlerts.text(alertReplyTo)))
 	if m.Alerts != nil && f.EmailAlerts.on() {
 		c.Warn(m.Alerts.Silent())
+	}
+}
+
+// blind notes whether the alerts that a caller has set may tell of submissions: if the caller may view these.
+func (f *Form) blind(c *operation.Call, was Alerts) {
+	may := c.Principal.Kind == tenants.System || c.Principal.May(tenants.ViewFormSubmissions)
+	if may || !reflect.DeepEqual(f.EmailAlerts, was) {
+		f.AlertsBlind = !may && f.EmailAlerts.on()
 	}
 }
 
@@ -120,6 +132,7 @@ func (m *Module) wakeAfter(create operation.Handler) operation.Handler {
 type Alert struct {
 	Label, Subject string
 	Recipients     []string
+	Submission     string // its identifier; empty: the recipients are told nothing of it
 	ReplyTo        string // the address in the field that the form names; empty: none
 	Values         []AlertValue
 }
@@ -146,9 +159,10 @@ func (m *Module) Alert(ctx context.Context, t *tenants.Tenant, form, submission 
 	if errors.Is(err, store.ErrNotFound) || err == nil && s.Form != form {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if err != nil || f.AlertsBlind {
+		return out, err
 	}
+	out.Submission = s.ID
 	all := f.Fields()
 	if reply, ok := s.Values[f.EmailAlerts.text(alertReplyTo)].(string); ok && schema.ValidEmail(reply) {
 		out.ReplyTo = reply

@@ -93,6 +93,7 @@ func (m *Module) before(ctx context.Context, c *operation.Call, need *store.Prec
 		if c.Body.Object(&errs, "email_alerts"); len(errs) > 0 {
 			return errs.Err()
 		}
+		rec.blind(c, nil)
 		m.warnAlerts(c, rec)
 		rec.warnNames(c, orderWarned, rec.FieldOrder)
 		return m.requireFolders(ctx, c, need, rec.Schema, nil)

@@ -69,6 +69,9 @@ func (m *Module) revise(
 		}
 		was = *f
 		kept := ch.apply(f)
+		if ch.alerts != nil {
+			f.blind(c, was.EmailAlerts)
+		}
 		wanted = *f
 		if err := c.IgnoreParts(kept...); err != nil {
 			return err

@@ -66,7 +66,7 @@ func TestFormAlertsWarn(t *testing.T) {
 		{mailed, `{"enabled":true,"recipients":["a@example.com"],"fields":["name","gone"]}`, `email_alerts name "gone", and the form has no such field`},
 		{silent, `{"enabled":true,"recipients":["a@example.com"]}`, mail.Nobody},
 	} {
-		key := gatewaytest.WithKey(test.o.Key(t, tenants.ManageForms))
+		key := gatewaytest.WithKey(test.o.Key(t, tenants.ManageForms, tenants.ViewFormSubmissions))
 		body := fmt.Sprintf(`{"name":"f%[1]s","label":"%[1]s","label_plural":"%[1]ss","schema":{"name":{"title":"Name","type":"Text"}},"email_alerts":%[2]s}`, strings.ToLower(rand.Text()), test.alerts)
 		made := test.o.Do(t, http.MethodPost, "/api/form/collections", key, fixture.JSONText(body))
 		changed := test.o.Do(t, http.MethodPut, "/api/form/collections/"+fmt.Sprint(made.Field("id")), key, fixture.JSONText(`{"email_alerts":`+test.alerts+`}`))
@@ -144,6 +144,55 @@ func TestFormAlerts(t *testing.T) {
 	page := acme.Do(t, http.MethodGet, "/form/collections/"+form+"/submissions/"+id, gatewaytest.Cookie(acme.admin))
 	if page.Code != http.StatusOK {
 		t.Errorf("the link of the mail: got %d, want a page", page.Code)
+	}
+}
+
+// TestFormAlertsTellWhatTheirAuthorMayView checks that alerts set by somebody who may not view submissions tell nothing of
+// them, until somebody who may sets them.
+func TestFormAlertsTellWhatTheirAuthorMayView(t *testing.T) {
+	t.Parallel()
+	server := newServer(t).start()
+	acme := open(t, gatewaytest.Start(t, server.withMail()), "acme")
+	full := acme.key
+	blind := acme.Key(t, tenants.ManageForms)
+	const warning = "email_alerts tell only that there is a submission"
+	alerts := func(subject string) string {
+		return fmt.Sprintf(`{"email_alerts":{"enabled":true,"recipients":["one@example.com"],"subject":%q,"fields":["name"],"reply_to_field":"mail"}}`, subject)
+	}
+	acme.key = blind
+	form := acme.form(t, map[string]any{
+		"enabled": true, "recipients": []string{"one@example.com"}, "subject": "first", "fields": []string{"name"}, "reply_to_field": "mail",
+	})
+	acme.key = full
+	put := func(key, body string, warns bool) {
+		t.Helper()
+		a := acme.Do(t, http.MethodPut, "/api/form/collections/"+form, gatewaytest.WithKey(key), fixture.JSONText(body))
+		if a.Code != 200 || strings.Contains(a.Header.Get("X-Warning"), warning) != warns {
+			t.Errorf("%s: got %d and the warning %q, want one: %t", body, a.Code, a.Header.Get("X-Warning"), warns)
+		}
+	}
+	for i, step := range []struct {
+		key, body    string
+		warns, tells bool
+	}{
+		{"", "", true, false},
+		{full, alerts("second"), false, true},
+		{blind, `{"label":"Applied"}`, false, true},
+		{blind, alerts("second"), false, true}, // as they are
+		{blind, alerts("third"), true, false},
+		{full, alerts("third"), false, true}, // as they are
+	} {
+		if step.body != "" {
+			put(step.key, step.body, step.warns)
+		}
+		id := acme.submit(t, form, map[string]any{"name": "Ada Lovelace", "mail": "ada@example.com"})
+		acme.settled(t, i+1)
+		m := server.next()
+		for part, text := range map[string]string{"text": m.Text, "HTML": m.HTML} {
+			if strings.Contains(text, "Ada") != step.tells || strings.Contains(text, id) != step.tells || (m.Header.Get("Reply-To") != "") != step.tells {
+				t.Errorf("%d: the %s tells of the submission: %q, want %t", i, part, text, step.tells)
+			}
+		}
 	}
 }
 

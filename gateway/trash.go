@@ -139,7 +139,7 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 				"organization", slug, "error", failed)
 		}
 	}
-	if err == nil && t.Org.Sends != "" {
+	if err == nil {
 		failed := background.Try(func() error { return a.webhooks.Trim(ctx, t) })
 		if failed != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "old notes of deliveries could not be removed and will be retried",

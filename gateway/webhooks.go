@@ -12,6 +12,7 @@ import (
 	"tenantry/modules/events"
 	"tenantry/modules/mail"
 	"tenantry/modules/webhooks"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -77,6 +78,15 @@ func (e sentEvents) Read(
 		part.Events = append(part.Events, webhooks.Event(one))
 	}
 	return part, err
+}
+
+// Shown is events.Module.Shown.
+func (e sentEvents) Shown(ctx context.Context, c *operation.Call, sent []webhooks.Event) ([]bool, error) {
+	all := make([]events.Event, len(sent))
+	for i := range sent {
+		all[i] = events.Event(sent[i])
+	}
+	return e.Module.Shown(ctx, c, all)
 }
 
 // CheckKinds returns the faults of names of kinds.

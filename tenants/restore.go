@@ -188,7 +188,9 @@ func (m *mover) atArrival(ctx context.Context, b *store.Batch, o *Organization) 
 		return err
 	}
 	o.RestoredAt = m.d.now().UnixMilli()
-	o.DueAt, o.DueSince = o.RestoredAt, o.RestoredAt // what is due is looked for among the documents of the backup
+	// What is due, and webhooks, are looked for among the documents of the backup.
+	o.DueAt, o.DueSince = o.RestoredAt, o.RestoredAt
+	o.Sends, o.SendsSince = sendsWebhooks, o.RestoredAt
 	m.d.voidAccess(o)
 	return nil
 }

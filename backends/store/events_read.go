@@ -89,6 +89,23 @@ func (w *Workspace) Events(ctx context.Context, q EventsQuery) (Events, error) {
 	return out, nil
 }
 
+// EventsAt returns those of the events at the positions that the query asks for and its reader sees, in no order. After and
+// Limit are not considered; there may be at most MaxLimit positions. Errors: ErrUnavailable, ErrQuery.
+func (w *Workspace) EventsAt(ctx context.Context, q EventsQuery, positions []int64) ([]Event, error) {
+	if w.home == nil {
+		return nil, fmt.Errorf("%w: the control workspace has no event log", ErrQuery)
+	}
+	ids := make([]string, len(positions))
+	for i, at := range positions {
+		ids[i] = positionID(at)
+	}
+	found, err := w.store.events.In(w.whole()).Find(ctx, Query{Filter: In("id", ids...), Limit: len(ids)})
+	if err == nil {
+		err = q.see(ctx, found)
+	}
+	return slices.DeleteFunc(found, func(e Event) bool { return e.Seen != Shown }), err
+}
+
 // settledEvents returns the next entries, up to the first to which something may still be added before it, and
 // whether more follow that can be read now.
 func (w *Workspace) settledEvents(ctx context.Context, after int64) (page []Event, more bool, err error) {

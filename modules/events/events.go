@@ -164,6 +164,45 @@ func (m *Module) Readable(p *tenants.Principal, t *tenants.Tenant, names []strin
 	return may
 }
 
+// Shown reports which of the events, which were read before, the caller may read now. Of events that the log no longer has,
+// these are those of kinds whose records the caller may read whatever their teams. Errors: those of a call.
+func (m *Module) Shown(ctx context.Context, c *operation.Call, events []Event) ([]bool, error) {
+	shown := make([]bool, len(events))
+	if len(events) == 0 {
+		return shown, nil
+	}
+	asked, err := m.choose(c.Principal, c.Tenant, "")
+	if err != nil {
+		return nil, err
+	}
+	log, err := c.Tenant.Follow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at, positions := map[int64]int{}, []int64(nil)
+	for i := range events {
+		kind, _, _ := strings.Cut(events[i].Kind, ".")
+		if _, may := asked.what[kind]; !may {
+			continue
+		}
+		if shown[i] = c.Scope.All; shown[i] {
+			continue
+		}
+		if position, err := log.Position(events[i].ID); err == nil {
+			at[position] = i
+			positions = append(positions, position)
+		}
+	}
+	if len(positions) == 0 {
+		return shown, nil
+	}
+	found, err := c.Tenant.Workspace().EventsAt(ctx, asked.query(c, len(positions)), positions)
+	for i := range found {
+		shown[at[found[i].Position()]] = true
+	}
+	return shown, err
+}
+
 // read returns what a call may be told after a cursor.
 func (h choice) read(ctx context.Context, c *operation.Call, cursor string, limit int) (Page, error) {
 	part, err := c.Events(ctx, "after", cursor, h.query(c, limit))

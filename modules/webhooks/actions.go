@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -57,8 +58,8 @@ func (m *Module) actions() []operation.Row {
 	again.Example = Again{From: "k3f4x2m7qa-1043"}
 	again.Docs = operation.Docs{
 		Tag: "Webhooks", Summary: "Send all events since a moment again", Verb: "Send again",
-		Description: "Events that were first sent at that moment or later are sent again, in their order and with their identifiers, " +
-			"as far as the event log still has them and the service account may read them now. Those that wait go after them.",
+		Description: "The first event that was sent at that moment or later, and all that follow it in the event log, are sent again, in " +
+			"their order and with their identifiers, as far as the log still has them and the service account may read them now.",
 	}
 	one.Name, one.Path, one.Message = "webhooks.resend_one", "/api/webhooks/{id}/deliveries/{delivery}/resend", "Delivery sent again"
 	one.Example, one.Timeout = exampleDelivery(), sendTimeout
@@ -85,6 +86,9 @@ func (m *Module) pausing() []operation.Row {
 	o := m.options()
 	hurry := func(next operation.Handler) operation.Handler {
 		return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+			if err := m.Directory.NoteSending(ctx, c.Tenant); err != nil {
+				return operation.Result{}, err
+			}
 			result, err := next(ctx, c)
 			if err == nil {
 				err = m.hurry(ctx, c.Tenant, c.Path("id"))
@@ -166,12 +170,16 @@ func (m *Module) rotate(ctx context.Context, c *operation.Call, h *Hook, in rota
 	if err != nil {
 		return Issued{}, err
 	}
+	begin, err := m.beginning(ctx, c.Tenant) // an imported webhook has none
+	if err != nil {
+		return Issued{}, err
+	}
 	var was Hook
 	name, hooks := newSecret(keys), m.Hooks.In(c.Tenant.Workspace())
 	rotated, err := hooks.Update(ctx, h.ID, func(now *Hook) error {
 		was = *now
 		now.Former, now.FormerUntil = now.Signing, m.Now().Add(time.Duration(in.Overlap)*time.Second).UnixMilli()
-		now.Signing = name
+		now.Signing, now.Begin = name, cmp.Or(now.Begin, begin)
 		return nil
 	})
 	if err != nil {
@@ -280,13 +288,13 @@ func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in rese
 	return out, operation.OrMissing(err, "Webhook not found")
 }
 
-// earliest returns the identifier of the event that comes first in the log, of those that were first sent at a moment or
+// earliest returns the identifier of the event that comes first in the log, of those that were last sent at a moment or
 // later; empty if there is none. Lanes send side by side, so it need not be the one that was sent first. But while an event
 // has not been sent, no more than mostAhead after it are: what comes first is among twice as many notes.
 func (m *Module) earliest(ctx context.Context, ws *store.Workspace, h *Hook, since time.Time) (id string, err error) {
 	q := store.Query{
-		Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F("created_at"), store.OpGte, since.UnixMilli())),
-		Sort:   []store.Order{store.Asc("created_at"), store.Asc("id")}, Limit: roundEvents,
+		Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F("last_at"), store.OpGte, since.UnixMilli())),
+		Sort:   []store.Order{store.Asc("last_at"), store.Asc("id")}, Limit: roundEvents,
 	}
 	for seen := 0; seen < 2*mostAhead; q.Offset += q.Limit {
 		notes, err := m.Deliveries.In(ws).Find(ctx, q)

@@ -50,7 +50,7 @@ func (d *Delivery) note(o *outcome) {
 	if !o.accepted() {
 		d.State = failed
 	}
-	if d.Tries++; d.Rev == 0 {
+	if d.Tries++; d.CreatedAt == 0 {
 		d.CreatedAt = o.at.UnixMilli() // before it was stored
 	}
 	d.Status, d.Answer, d.Error, d.TookMS, d.LastAt = o.status, o.answer, o.err, o.took.Milliseconds(), o.at.UnixMilli()
@@ -81,7 +81,7 @@ func (m *Module) deliveryRows() []operation.Row {
 		Docs: operation.Docs{
 			Tag: "Webhooks", Summary: "List the deliveries of a webhook", Title: "Deliveries",
 			Description: "Answers what was sent in the last seven days, and what came of it. The caller must hold the rights of the " +
-				"service account.",
+				"service account. Of an event whose record the caller may not read there are only the identifier and what came of it.",
 		},
 	}, m.usable, m.list)
 	crud.Resolve(&row, "id", func() *record.Resource { return m.Hooks.Resource })
@@ -100,8 +100,18 @@ func (m *Module) list(ctx context.Context, c *operation.Call, h *Hook, in delive
 	}
 	found := page.Records
 	shown := make([]DeliveryAnswer, len(found))
+	sent := make([]Event, len(found))
 	for i := range found {
-		shown[i] = m.deliveryAnswer(&found[i])
+		sent[i] = found[i].Event
+	}
+	may, err := m.Events.Shown(ctx, c, sent)
+	if err != nil {
+		return out, err
+	}
+	for i := range found {
+		if shown[i] = m.deliveryAnswer(&found[i]); !may[i] && found[i].Event.Kind != TestKind {
+			shown[i].Event, shown[i].Answer = Event{ID: found[i].Event.ID}, "" // the rights of the account were others then
+		}
 	}
 	part, err := operation.PartOf(c, in.Following, follows, count, shown, page.Left, page.Cut, func(last int) string {
 		return in.Position(&found[last].Meta)

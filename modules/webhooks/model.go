@@ -102,10 +102,13 @@ func newKinds() Kinds {
 		}),
 		Progress: store.Must[Progress](store.Spec{Name: "webhook_progress", Uncounted: true}),
 		Deliveries: store.Must[Delivery](store.Spec{
-			Name: "webhook_deliveries", Uncounted: true, Fields: []string{"webhook"},
-			Indexes: []store.Index{{Fields: []string{"webhook", "created_at"}}, {Fields: []string{"created_at"}}},
+			Name: "webhook_deliveries", Uncounted: true, Fields: []string{"webhook", "last_at"},
+			Indexes: []store.Index{
+				{Fields: []string{"webhook", "created_at"}}, {Fields: []string{"webhook", "last_at"}}, {Fields: []string{"created_at"}},
+			},
 			Access: []store.Access{
-				{Where: []string{"webhook"}, Sort: []string{"created_at"}}, {Where: []string{"created_at"}, Sort: []string{"created_at"}},
+				{Where: []string{"webhook"}, Sort: []string{"created_at"}}, {Where: []string{"webhook", "last_at"}, Sort: []string{"last_at"}},
+				{Where: []string{"created_at"}, Sort: []string{"created_at"}},
 			},
 		}),
 	}

@@ -41,6 +41,8 @@ type Events interface {
 	Read(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds []string, cursor string, limit int) (Part, error)
 	// Readable returns those of the kinds that the principal may read; all: it may read every kind.
 	Readable(p *tenants.Principal, t *tenants.Tenant, kinds []string) []string
+	// Shown reports which of the events, which were read before, the caller may read now.
+	Shown(ctx context.Context, c *operation.Call, events []Event) ([]bool, error)
 	// CheckKinds returns a *fault.Error about the field if a name is unknown.
 	CheckKinds(field string, kinds []string) error
 	// ListenAll has call called after this process has logged events of an organization. call must not block.
@@ -91,7 +93,7 @@ type Module struct {
 	wake chan struct{}
 	mu   sync.Mutex
 	orgs map[int64]*sending // organizations that have webhooks
-	read map[string]passed  // by webhook: events that are not sent
+	read map[pair]passed    // by organization and webhook: events that are not sent
 }
 
 // Bounds of what is under way in one process.
@@ -109,7 +111,7 @@ func New(deps Deps) *Module {
 	g := &guard{allowed: deps.Allowed}
 	m := &Module{
 		Kinds: newKinds(), Deps: deps, guard: g, client: newClient(g, perReceiver), wake: make(chan struct{}, 1),
-		orgs: map[int64]*sending{}, read: map[string]passed{},
+		orgs: map[int64]*sending{}, read: map[pair]passed{},
 	}
 	m.pairs.Share, m.receivers.Share = perPair, perReceiver
 	m.turns.Size, m.turns.Share = inAll, perOrg

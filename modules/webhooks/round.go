@@ -46,10 +46,11 @@ func receiver(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// pair is an organization and a receiver, which others may send to as well.
+// pair is an organization and a receiver, which others may send to as well, or one of its webhooks: an import keeps their
+// identifiers.
 type pair struct {
 	org int64
-	to  string
+	of  string
 }
 
 // enter waits for the turn of a try. The caller calls leave after it. An organization takes only a part of the places at a
@@ -95,13 +96,15 @@ type round struct {
 // result is what came of one event in a round.
 type result struct {
 	outcome
+	first time.Time // of the first try
 	tries int
 }
 
-// passed is how far the events of a webhook were passed over since its progress was stored.
+// passed is how far the events of a webhook were passed over since its progress was stored, in the revision rev.
 type passed struct {
-	stored, cursor string
-	at             time.Time
+	rev    int64
+	cursor string
+	at     time.Time
 }
 
 // deliver sends to a webhook what waits for it, round after round, until nothing does or it must wait, or other webhooks of
@@ -228,7 +231,7 @@ func (m *Module) next(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	}
 	from := p.Cursor
 	m.mu.Lock()
-	if over, ok := m.read[h.ID]; ok && over.stored == p.Cursor {
+	if over, ok := m.read[pair{t.Org.OrgID, h.ID}]; ok && over.rev == p.Rev {
 		from = over.cursor
 	}
 	m.mu.Unlock()
@@ -238,14 +241,14 @@ func (m *Module) next(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 // pass notes that there is nothing to send up to the end of the part. That is stored now and then.
 func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, part Part) error {
 	m.mu.Lock()
-	over, ok := m.read[h.ID]
-	if !ok || over.stored != p.Cursor {
-		over = passed{stored: p.Cursor, at: time.Now()}
+	over, ok := m.read[pair{t.Org.OrgID, h.ID}]
+	if !ok || over.rev != p.Rev {
+		over = passed{rev: p.Rev, at: time.Now()}
 	}
 	over.cursor = part.Next
 	late := p.Cursor == "" || len(p.Done) > 0 || time.Since(over.at) > skipSaved && part.Next != p.Cursor
-	if m.read[h.ID] = over; late {
-		delete(m.read, h.ID)
+	if m.read[pair{t.Org.OrgID, h.ID}] = over; late {
+		delete(m.read, pair{t.Org.OrgID, h.ID})
 	}
 	m.mu.Unlock()
 	if !late {
@@ -309,7 +312,9 @@ func (r *round) one(ctx context.Context, e *Event, into *result) bool {
 			return false
 		}
 		r.m.count(&o)
-		into.outcome = o
+		if into.outcome = o; into.tries == 0 {
+			into.first = o.at
+		}
 		into.tries++
 		if o.accepted() {
 			r.refused.Store(0)
@@ -420,7 +425,7 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 		id := deliveryID(h.ID, events[i].ID)
 		d := known[id]
 		if d == nil {
-			d = &Delivery{Meta: store.Meta{ID: id}, Webhook: h.ID, Event: events[i]}
+			d = &Delivery{Meta: store.Meta{ID: id, CreatedAt: res.first.UnixMilli()}, Webhook: h.ID, Event: events[i]}
 			added = append(added, d)
 		} else {
 			d.Event, changed = events[i], append(changed, d)

@@ -87,9 +87,6 @@ func (m *Module) try(ctx context.Context, h *Hook, s signer, e *Event) (o outcom
 		o.err = "the event cannot be written"
 		return o
 	}
-	if strings.HasPrefix(h.URL, "http:") {
-		ctx = withoutTLS(ctx)
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
 	if err == nil {
 		err = s.sign(req.Header, e.ID, o.at, body)
@@ -97,6 +94,9 @@ func (m *Module) try(ctx context.Context, h *Hook, s signer, e *Event) (o outcom
 	if err != nil {
 		o.err = "the request cannot be made: check the address"
 		return o
+	}
+	if req.URL.Scheme == "http" {
+		req = req.WithContext(withoutTLS(ctx))
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "Tenantry")

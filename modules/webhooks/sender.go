@@ -337,6 +337,9 @@ func (m *Module) Trim(ctx context.Context, t *tenants.Tenant) error {
 		if _, err := m.Hooks.In(ws).Get(ctx, p.ID); !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
+		m.mu.Lock()
+		delete(m.read, pair{t.Org.OrgID, p.ID})
+		m.mu.Unlock()
 		return m.Progress.In(ws).Delete(ctx, p)
 	})
 }

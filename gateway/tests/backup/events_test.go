@@ -1,10 +1,17 @@
 package backup
 
 import (
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
+	"time"
 
+	"tenantry/config"
+	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
 	"tenantry/tenants"
@@ -54,4 +61,47 @@ func TestRestore_Events(t *testing.T) {
 	followed("one organization", acme)
 	whole := s.mustRestore(t, m.Name)
 	followed("the installation", at(whole, acme))
+}
+
+// TestRestore_Webhooks checks that a webhook that a restoration brings back, after the organization had none for long, says
+// that events were lost, and sends what happens once it is resumed.
+func TestRestore_Webhooks(t *testing.T) {
+	t.Parallel()
+	sent := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent <- string(body)
+	}))
+	t.Cleanup(server.Close)
+	clock := new(fixture.Clock)
+	s := newSite(t, gatewaytest.SharedFiles, quickly, clock.Option, func(c *config.Config, _ *gateway.Options) {
+		c.Webhooks.AllowNetworks = []string{"127.0.0.0/8"}
+	})
+	acme := s.Org(t, "acme")
+	c := fixture.WithToken(acme, acme.Key(t, tenants.AllPermissions()...))
+	account := c.Want(t, http.StatusOK, http.MethodPost, "/api/service-accounts", `{"name":"crm","permissions":["contacts"]}`).Field("id")
+	c.Want(t, http.StatusOK, http.MethodPost, "/api/webhooks", fmt.Sprintf(`{"name":"CRM","url":%q,"account":%q}`, server.URL, account))
+	s.backUp(t, nil)
+	c.Want(t, http.StatusOK, http.MethodDelete, "/api/webhooks/CRM", "")
+	clock.Advance(2 * time.Hour)
+	if err := acme.App.Directory().ForgetSending(t.Context(), &acme.Tenant(t).Org); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restoreOrg(t, confirmed); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Await(t, "the webhook says that events were lost", func() bool {
+		reason, _ := c.Want(t, http.StatusOK, http.MethodGet, "/api/webhooks/CRM", "").Field("paused_reason").(string)
+		return strings.Contains(reason, "Events were lost")
+	})
+	c.Want(t, http.StatusOK, http.MethodPost, "/api/webhooks/CRM/resume", "")
+	id, _ := c.Want(t, http.StatusOK, http.MethodPost, "/api/contacts", `{"first_name":"New"}`).Field("id").(string)
+	select {
+	case body := <-sent:
+		if !strings.Contains(body, id) {
+			t.Errorf("got %s, want what happened to %s", body, id)
+		}
+	case <-time.After(time.Minute):
+		t.Error("nothing was sent")
+	}
 }

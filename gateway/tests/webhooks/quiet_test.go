@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/store"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
 )
@@ -30,6 +31,38 @@ func TestQuietOrganizationIsSentTo(t *testing.T) {
 	root.Create(t, "/api/contacts", `{"first_name":"Two"}`)
 	r.awaitEvents(t, 2)
 	awaitState(t, root, h.ID, "active")
+}
+
+// TestNotesOfTheLastWebhook: what was sent to a webhook is forgotten, also after an organization has none any more.
+func TestNotesOfTheLastWebhook(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+	root := admin(t, acme)
+	create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/test", "", 200, "delivered")
+	root.Want(t, http.MethodDelete, "/api/webhooks/CRM", "", 200, "")
+	clock.add(2 * time.Hour)
+	tenant := acme.Tenant(t)
+	if err := acme.App.Directory().ForgetSending(t.Context(), &tenant.Org); err != nil {
+		t.Fatal(err)
+	}
+	left := func() int {
+		n, err := acme.App.Webhooks().Deliveries.In(tenant.Workspace()).Count(t.Context(), store.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(n)
+	}
+	fixture.EmptyTrash(t, acme.App)
+	if left() != 1 {
+		t.Errorf("got %d notes after two hours, want one", left())
+	}
+	clock.add(8 * 24 * time.Hour)
+	fixture.EmptyTrash(t, acme.App)
+	if left() != 0 {
+		t.Errorf("got %d notes after eight days, want none", left())
+	}
 }
 
 // TestSlowReceiverKeepsNoOtherWaiting: what happens while one webhook of an organization has a lot to send to a receiver

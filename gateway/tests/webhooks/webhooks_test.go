@@ -291,6 +291,33 @@ func TestSendingAgain(t *testing.T) {
 	root.Want(t, http.MethodPost, "/api/webhooks/CRM/deliveries/"+one.ID+"/resend", "", 404, "Delivery not found")
 }
 
+// TestSendingAgainWhatWasPassedOver: events that an account lost the right to read are passed over, and sent again once it
+// has the right again.
+func TestSendingAgainWhatWasPassedOver(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	crm := account(t, root, "crm", `,"permissions":["contacts","manage_forms"]`)
+	create(t, root, "CRM", r.URL, crm, `,"kinds":["contact.*","form_collection.*"]`)
+	since := time.Now().UTC().Add(-time.Minute).Format(time.RFC3339)
+	resend := func() {
+		t.Helper()
+		root.Want(t, http.MethodPost, "/api/webhooks/CRM/resend", fmt.Sprintf(`{"since":%q}`, since), 200, "")
+	}
+	root.Create(t, "/api/contacts", `{"first_name":"One"}`)
+	first := r.awaitSome(t, 1)[0].Data
+	root.Want(t, http.MethodPut, "/api/service-accounts/"+crm, `{"permissions":["manage_forms"]}`, 200, "")
+	resend()
+	root.Create(t, "/api/form/collections", `{"name":"plant","label":"Plant","label_plural":"Plants"}`)
+	r.awaitSome(t, 2) // the contact was passed over
+	root.Want(t, http.MethodPut, "/api/service-accounts/"+crm, `{"permissions":["contacts","manage_forms"]}`, 200, "")
+	resend()
+	if got := r.awaitSome(t, 4); got[2].Data != first && got[3].Data != first {
+		t.Errorf("got %+v again, want %s among it", got[2:], first.ID)
+	}
+}
+
 // TestOrganizationKeepsItsETag: what the gateway notes about an organization that has webhooks is no change of it.
 func TestOrganizationKeepsItsETag(t *testing.T) {
 	t.Parallel()
@@ -369,6 +396,58 @@ func TestNobodySendsWhatTheyLack(t *testing.T) {
 	reader.Want(t, http.MethodGet, "/api/webhooks", "", 403, "manage_webhooks")
 }
 
+// TestNotesOfFormerRights: whoever may not read a record is not told of its events by notes from a time in which the account
+// of the webhook could.
+func TestNotesOfFormerRights(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	r.answering(func(_ int, _ message, w http.ResponseWriter) bool {
+		fmt.Fprint(w, "taken")
+		return true
+	})
+	acme := gatewaytest.Start(t, inside).Org(t, "acme", tenants.FeatureTeams)
+	root := admin(t, acme)
+	team := root.Create(t, "/api/teams", `{"name":"Red"}`)
+	crm := account(t, root, "crm", contactsOnly)
+	create(t, root, "CRM", r.URL, crm, "")
+	ours := root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"Ours","teams":[%q]}`, team))
+	theirs := root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"Theirs","teams":[%q]}`, root.Create(t, "/api/teams", `{"name":"Blue"}`)))
+	r.awaitSome(t, 2)
+	notes := func(c fixture.Client, want ...string) {
+		t.Helper()
+		var page struct {
+			Results []struct {
+				Answer string
+				Event  event
+			}
+		}
+		fixture.Await(t, "two notes", func() bool {
+			decode(t, c.Want(t, http.MethodGet, "/api/webhooks/CRM/deliveries", "", 200, ""), &page)
+			return len(page.Results) == 2
+		})
+		for _, note := range page.Results {
+			e := note.Event
+			shown := e.Record != "" && e.Kind != "" && e.Actor != "" && e.At != "" && note.Answer == "taken"
+			hidden := e.Record == "" && e.Kind == "" && e.Actor == "" && e.At == "" && note.Answer == "" && e.ID != ""
+			if !shown && !hidden || shown && !slices.Contains(want, e.Record) {
+				t.Errorf("got %+v, want only what happened to %v", note, want)
+			}
+			want = slices.DeleteFunc(want, func(id string) bool { return id == e.Record })
+		}
+		if len(want) > 0 {
+			t.Errorf("got no note of what happened to %v", want)
+		}
+	}
+	notes(root, ours, theirs)
+	root.Want(t, http.MethodPut, "/api/service-accounts/"+crm, fmt.Sprintf(`{"permissions":["contacts"],"teams":[%q]}`, team), 200, "")
+	red := account(t, root, "red", fmt.Sprintf(`,"teams":[%q],"permissions":["contacts","manage_webhooks"]`, team))
+	a := root.Want(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"red","kind":"server_full","account":%q}`, red), 200, "token")
+	notes(fixture.TokenClient(acme, a), ours)
+	root.Want(t, http.MethodPut, "/api/service-accounts/"+crm, `{"permissions":[]}`, 200, "")
+	notes(fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageWebhooks))))
+	notes(root, ours, theirs)
+}
+
 // TestAddressesOfWebhooks: only addresses with TLS are taken, and none inside.
 func TestAddressesOfWebhooks(t *testing.T) {
 	t.Parallel()
@@ -386,6 +465,19 @@ func TestAddressesOfWebhooks(t *testing.T) {
 	root.Want(t, http.MethodPost, "/api/webhooks", fmt.Sprintf(`{"name":"x","url":"https://example.com","account":%q,"kinds":["moon.risen"]}`, crm), 422, "there are no events of")
 	create(t, root, "local", "https://localhost:1/", crm, "")
 	root.Want(t, http.MethodPost, "/api/webhooks/local/test", "", 200, "the address is in a network to which nothing is sent")
+}
+
+// TestPlainHTTP: addresses without TLS lead only into networks that are allowed, however their scheme is written.
+func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	crm := account(t, root, "crm", contactsOnly)
+	for i, url := range []string{"http://1.1.1.1:9/", "HTTP://1.1.1.1:9/", "hTTp://1.1.1.1:9/"} {
+		name := fmt.Sprintf("w%d", i)
+		create(t, root, name, url, crm, "")
+		root.Want(t, http.MethodPost, "/api/webhooks/"+name+"/test", "", 200, "the address is in a network to which nothing is sent")
+	}
 }
 
 // TestRedirectsAreNotFollowed: a redirect is a failure, and of an endless answer only the beginning is read and kept.

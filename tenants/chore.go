@@ -92,6 +92,7 @@ func (d *Directory) HoldChore(ctx context.Context, id string, hold time.Duration
 	if chore == nil || err != nil {
 		return false, err
 	}
+	claim := holding{d: d, chore: chore, hold: hold}
 	doing, cancel := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
@@ -103,15 +104,7 @@ func (d *Directory) HoldChore(ctx context.Context, id string, hold time.Duration
 				return
 			case <-tick.C:
 			}
-			was := chore.Until
-			chore.Until = d.now().Add(hold).UnixMilli()
-			err := d.chores.Replace(doing, chore)
-			if err == nil {
-				continue
-			}
-			chore.Until = was
-			last := was - (hold / choreRenewals).Milliseconds() // to end before another replica begins
-			if errors.Is(err, store.ErrConflict) || d.now().UnixMilli() > last {
+			if err := claim.renew(ctx); err != nil {
 				cancel(fmt.Errorf("the claim on the chore is lost: %w", err))
 				return
 			}
@@ -124,7 +117,53 @@ func (d *Directory) HoldChore(ctx context.Context, id string, hold time.Duration
 	if lost != nil {
 		return true, errors.Join(lost, err)
 	}
-	giving, stop := context.WithTimeout(context.WithoutCancel(ctx), hold/choreRenewals)
+	return true, errors.Join(err, claim.write(ctx, 0))
+}
+
+// holding is a claim that is being renewed. Not safe for concurrent use.
+type holding struct {
+	d     *Directory
+	chore *Chore
+	hold  time.Duration
+	tried int64 // an end of the claim that may have been stored
+}
+
+// renew moves the end of the claim on. It returns an error if another replica has the chore, or may soon have it.
+func (h *holding) renew(ctx context.Context) error {
+	err := h.write(ctx, h.d.now().Add(h.hold).UnixMilli())
+	last := h.chore.Until - (h.hold / choreRenewals).Milliseconds() // to end before another replica begins
+	if err == nil || !errors.Is(err, store.ErrConflict) && h.d.now().UnixMilli() <= last {
+		return nil
+	}
+	return err
+}
+
+// write stores the end of the claim, also if ctx ends meanwhile: a write that was given up may have been stored, and the
+// next one would conflict with it. Errors: store.ErrConflict if another replica has the chore; store.ErrUnavailable.
+func (h *holding) write(ctx context.Context, until int64) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), h.hold/choreRenewals)
 	defer stop()
-	return true, errors.Join(err, d.ReleaseChore(giving, chore))
+	c := *h.chore
+	c.Until = until
+	err := h.d.chores.Replace(ctx, &c)
+	if errors.Is(err, store.ErrConflict) && h.tried != 0 {
+		stored, missing := h.d.chores.Get(ctx, c.ID)
+		if missing != nil {
+			return missing
+		}
+		if stored.Until != h.tried {
+			return err
+		}
+		*h.chore, h.tried = *stored, 0
+		c = *stored
+		c.Until = until
+		err = h.d.chores.Replace(ctx, &c)
+	}
+	switch {
+	case err == nil:
+		*h.chore, h.tried = c, 0
+	case !errors.Is(err, store.ErrConflict):
+		h.tried = until
+	}
+	return err
 }

@@ -95,14 +95,15 @@ func TestHoldChore(t *testing.T) {
 		return c
 	}
 	failed := errors.New("failed")
+	control, err := w.Store.Control(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chores := w.Kinds.Organizations.Chores.In(control)
 	renewed := func(ctx context.Context) {
 		t.Helper()
-		control, err := w.Store.Control(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for began := time.Now(); ; time.Sleep(hold / 16) {
-			c, err := w.Kinds.Organizations.Chores.In(control).Get(ctx, id)
+			c, err := chores.Get(ctx, id)
 			if err == nil && c.Until >= w.Clock.Now().Add(hold).UnixMilli() {
 				return
 			}
@@ -123,6 +124,23 @@ func TestHoldChore(t *testing.T) {
 	})
 	if !held || !errors.Is(err, failed) {
 		t.Errorf("got %v %v, want the error of the work", held, err)
+	}
+	const long = 4 * time.Second
+	held, err = w.Directory.HoldChore(t.Context(), id, long, func(ctx context.Context) error {
+		for range 3 { // renewals whose answers are lost
+			w.Engine.LoseAnswer("chores", 1)
+			before := w.Clock.Now().Add(long).UnixMilli()
+			fixed := func() bool {
+				c, err := chores.Get(ctx, id)
+				return err == nil && c.Until > before
+			}
+			for began := time.Now(); !fixed() && time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+			}
+		}
+		return ctx.Err()
+	})
+	if !held || err != nil {
+		t.Errorf("with lost answers: got %v %v, want it held to the end", held, err)
 	}
 	other := claim()
 	if other == nil {

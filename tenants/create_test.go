@@ -148,7 +148,7 @@ func TestCreateAll_Races(t *testing.T) {
 func TestCreateAll_LostAnswer(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
-	w.Engine.LoseAnswer("organizations")
+	w.Engine.LoseAnswer("organizations", 2)
 	if got := verdicts(w.Directory.CreateAll(t.Context(), list("one", "two", "three")...)); got != "made made made" {
 		t.Errorf("after a lost answer CreateAll gave %s, want made made made", got)
 	}

@@ -14,7 +14,7 @@ type Engine struct {
 	driver.Engine
 	Reads atomic.Int64
 	down  atomic.Bool
-	lose  atomic.Pointer[string]
+	lose  atomic.Pointer[loss]
 	mu    sync.Mutex
 	read  func(collection string)
 }
@@ -22,8 +22,17 @@ type Engine struct {
 // SetDown makes every call fail like that of an unreachable engine, or ends that.
 func (e *Engine) SetDown(down bool) { e.down.Store(down) }
 
-// LoseAnswer makes the next write of several documents to a collection fail although it is carried out.
-func (e *Engine) LoseAnswer(collection string) { e.lose.Store(&collection) }
+// loss is the answer that LoseAnswer loses.
+type loss struct {
+	collection string
+	documents  int
+}
+
+// LoseAnswer makes the next write of at least that many documents, the first to the collection, fail although it is carried
+// out.
+func (e *Engine) LoseAnswer(collection string, documents int) {
+	e.lose.Store(&loss{collection, documents})
+}
 
 // AfterRead registers fn to be called after every read, before its result is returned. Nil removes it.
 func (e *Engine) AfterRead(fn func(collection string)) {
@@ -86,7 +95,7 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	}
 	err := w.Workspace.Write(ctx, writes)
 	lost := w.engine.lose.Load()
-	if err == nil && lost != nil && len(writes) > 1 && writes[0].Collection.Name == *lost &&
+	if err == nil && lost != nil && len(writes) >= lost.documents && writes[0].Collection.Name == lost.collection &&
 		w.engine.lose.CompareAndSwap(lost, nil) {
 		err = fmt.Errorf("%w: the answer is lost", driver.ErrUnavailable)
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	ReportReuse time.Duration
 	// ReportTimeout bounds a run of a report; 0: reports.DefaultRunTimeout.
 	ReportTimeout time.Duration
+	// TrashInterval is the time between two turns of emptying the trash that this process tries to take; 0: a minute;
+	// negative: it takes those of EmptyTrash alone.
+	TrashInterval time.Duration
 	// HeadInterval is the time between two rounds in which this process signs heads of audit logs; 0: 15 s; negative:
 	// only the hourly round signs them.
 	HeadInterval time.Duration
@@ -84,9 +87,11 @@ type App struct {
 	hurry   <-chan struct{}
 	// headInterval is Options.HeadInterval, or the default.
 	headInterval time.Duration
-	unsent       bool // Options.Unsent
-	phase        atomicPhase
-	down         sync.Map // names of the dependencies that were down at the last check
+	// trashInterval is Options.TrashInterval, or the default.
+	trashInterval time.Duration
+	unsent        bool // Options.Unsent
+	phase         atomicPhase
+	down          sync.Map // names of the dependencies that were down at the last check
 	// leaving is set while connections are to be closed after their next answer.
 	leaving    atomic.Bool
 	asked      atomic.Bool              // a successor has asked
@@ -116,7 +121,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (_ *App, err error) 
 	}
 	app.Services = services
 	app.unsent = o.Unsent
-	app.headInterval = cmp.Or(o.HeadInterval, headTick)
+	app.headInterval, app.trashInterval = cmp.Or(o.HeadInterval, headTick), cmp.Or(o.TrashInterval, trashTick)
 	services.port = portOf(app.publicL)
 	if err := errors.Join(services.LookForFiles(ctx), services.checkBucket(ctx)); err != nil {
 		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
@@ -149,7 +154,9 @@ func (a *App) build() error {
 	a.rows = rows
 	a.background.Every(flushInterval, "storing uses of keys", a.keys.FlushUses)
 	a.background.Every(flushInterval, "storing usage", a.usage.Flush)
-	a.background.Every(trashTick, "emptying the trash", a.takeTrashTurn)
+	if a.trashInterval > 0 {
+		a.background.Every(a.trashInterval, "emptying the trash", a.takeTrashTurn)
+	}
 	a.sendMail()
 	a.mailReports()
 	if !a.unsent {

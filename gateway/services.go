@@ -120,7 +120,8 @@ func (k kinds) specs() []*store.Spec {
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
 	s := &Services{
 		cfg: cfg, log: o.Log, now: o.Now, reportReuse: o.ReportReuse, reportTimeout: o.ReportTimeout,
-		passwordMemory: o.PasswordMemory, redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(), version: cmp.Or(o.Version, "development"),
+		passwordMemory: o.PasswordMemory, redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(),
+		version: cmp.Or(o.Version, "development"),
 	}
 	s.current.Store(&cfg)
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)

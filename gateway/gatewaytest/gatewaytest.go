@@ -153,6 +153,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	o := gateway.Options{
 		Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", Init: true,
 		WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases(),
+		TrashInterval: -1, // a test that has run for a minute empties it as any other does
 	}
 	// A write and a report may take that long on a busy machine.
 	o.Leases.Settled, o.ReportTimeout = time.Minute, patientTimeout

@@ -123,14 +123,19 @@ func (m *Module) pausing() []operation.Row {
 	}
 }
 
+var errAtOnce = errors.New("nothing waits for its time")
+
 // hurry has the next try of a webhook begin now.
 func (m *Module) hurry(ctx context.Context, t *tenants.Tenant, hook string) error {
 	_, err := m.Progress.In(t.Workspace()).Update(ctx, hook, func(p *Progress) error {
+		if p.NextTry == 0 && p.FailingSince == 0 {
+			return errAtOnce // a round that has begun meanwhile is not to be sent again
+		}
 		p.NextTry, p.FailingSince = 0, 0
 		return nil
 	})
 	m.look(t.Org.OrgID)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, errAtOnce) {
 		return nil
 	}
 	return err
@@ -288,30 +293,33 @@ func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in rese
 	return out, operation.OrMissing(err, "Webhook not found")
 }
 
-// earliest returns the identifier of the event that comes first in the log, of those that were last sent at a moment or
-// later; empty if there is none. Lanes send side by side, so it need not be the one that was sent first. But while an event
-// has not been sent, no more than mostAhead after it are: what comes first is among twice as many notes.
+// earliest returns the identifier of the event that comes first in the log, of those that were sent at a moment or later;
+// empty if there is none. Lanes send side by side, so it need not be the one that was sent first. But while an event has not
+// been sent, no more than mostAhead after it are: what comes first is among twice as many notes. Some were sent again since,
+// by hand, so both times of a note count.
 func (m *Module) earliest(ctx context.Context, ws *store.Workspace, h *Hook, since time.Time) (id string, err error) {
-	q := store.Query{
-		Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F("last_at"), store.OpGte, since.UnixMilli())),
-		Sort:   []store.Order{store.Asc("last_at"), store.Asc("id")}, Limit: roundEvents,
-	}
-	for seen := 0; seen < 2*mostAhead; q.Offset += q.Limit {
-		notes, err := m.Deliveries.In(ws).Find(ctx, q)
-		if err != nil {
-			return "", err
+	for _, field := range []string{"created_at", "last_at"} {
+		q := store.Query{
+			Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F(field), store.OpGte, since.UnixMilli())),
+			Sort:   []store.Order{store.Asc(field), store.Asc("id")}, Limit: roundEvents,
 		}
-		for i := range notes {
-			e := &notes[i].Event
-			if e.Kind == TestKind {
-				continue
+		for seen := 0; seen < 2*mostAhead; q.Offset += q.Limit {
+			notes, err := m.Deliveries.In(ws).Find(ctx, q)
+			if err != nil {
+				return "", err
 			}
-			if seen++; id == "" || logOf(e.ID) == logOf(id) && position(e.ID) < position(id) {
-				id = e.ID
+			for i := range notes {
+				e := &notes[i].Event
+				if e.Kind == TestKind {
+					continue
+				}
+				if seen++; id == "" || logOf(e.ID) == logOf(id) && position(e.ID) < position(id) {
+					id = e.ID
+				}
 			}
-		}
-		if len(notes) < q.Limit {
-			break
+			if len(notes) < q.Limit {
+				break
+			}
 		}
 	}
 	return id, nil

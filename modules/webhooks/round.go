@@ -240,15 +240,16 @@ func (m *Module) next(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 
 // pass notes that there is nothing to send up to the end of the part. That is stored now and then.
 func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, part Part) error {
+	key := pair{t.Org.OrgID, h.ID}
 	m.mu.Lock()
-	over, ok := m.read[pair{t.Org.OrgID, h.ID}]
+	over, ok := m.read[key]
 	if !ok || over.rev != p.Rev {
 		over = passed{rev: p.Rev, at: time.Now()}
 	}
 	over.cursor = part.Next
 	late := p.Cursor == "" || len(p.Done) > 0 || time.Since(over.at) > skipSaved && part.Next != p.Cursor
-	if m.read[pair{t.Org.OrgID, h.ID}] = over; late {
-		delete(m.read, pair{t.Org.OrgID, h.ID})
+	if m.read[key] = over; late {
+		delete(m.read, key)
 	}
 	m.mu.Unlock()
 	if !late {

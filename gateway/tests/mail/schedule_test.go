@@ -36,11 +36,18 @@ func (b *mailbox) weekly(t *testing.T, report, schedule string) (reportID, sched
 	return reportID, scheduleID, account
 }
 
+// atNoon returns a clock that shows noon of tomorrow: schedules of these tests are due in the morning.
+func atNoon() *fixture.Clock {
+	clock := new(fixture.Clock)
+	clock.Advance(time.Until(time.Now().UTC().Truncate(24 * time.Hour).Add(36 * time.Hour)))
+	return clock
+}
+
 // TestReportsComeOnTime: a report is mailed to each address when its schedule is due, once, with its picture, its rows, a
 // file and a link, on behalf of an account; whoever opens the link sees the same.
 func TestReportsComeOnTime(t *testing.T) {
 	t.Parallel()
-	var clock fixture.Clock
+	clock := atNoon()
 	server := newServer(t).start()
 	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail(), clock.Option)
 	acme := open(t, g, "acme")
@@ -113,7 +120,7 @@ func TestReportsComeOnTime(t *testing.T) {
 // turns at once mail it once.
 func TestReportsAreMailedOnce(t *testing.T) {
 	t.Parallel()
-	var clock fixture.Clock
+	clock := atNoon()
 	server := newServer(t).start()
 	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail(), clock.Option)
 	acme := open(t, g, "acme")
@@ -142,7 +149,7 @@ func TestReportsAreMailedOnce(t *testing.T) {
 // one run. If that lasts, its run has failed.
 func TestReportsWaitForRoom(t *testing.T) {
 	t.Parallel()
-	var clock fixture.Clock
+	clock := atNoon()
 	server := newServer(t).start()
 	g := gatewaytest.Start(t, fixture.ShortLeases, server.withMail(), clock.Option)
 	acme := open(t, g, "acme")

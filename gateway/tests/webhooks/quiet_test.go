@@ -83,11 +83,13 @@ func TestSlowReceiverKeepsNoOtherWaiting(t *testing.T) {
 	root := admin(t, acme)
 	crm := account(t, root, "crm", contactsOnly)
 	create(t, root, "slow", server.URL, crm, "")
+	root.Want(t, http.MethodPost, "/api/webhooks/slow/pause", "", 200, "") // until all is there
 	create(t, root, "quick", r.URL, crm, `,"kinds":["contact.updated"]`)
 	var last string
 	for i := range 400 {
 		last = root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"N%d"}`, i))
 	}
+	root.Want(t, http.MethodPost, "/api/webhooks/slow/resume", "", 200, "")
 	fixture.Await(t, "the slow receiver is at work", func() bool { return slow.Load() > 0 })
 	root.Want(t, http.MethodPut, "/api/contacts/"+last, `{"first_name":"M"}`, 200, "")
 	r.awaitEvents(t, 1)

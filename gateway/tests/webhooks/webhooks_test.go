@@ -274,7 +274,7 @@ func TestSendingAgain(t *testing.T) {
 	one := page.Results[0]
 	root.Want(t, http.MethodPost, "/api/webhooks/CRM/deliveries/"+one.ID+"/resend", "", 200, `"tries":2`)
 	if got := r.awaitSome(t, n+1); got[n].Data != one.Event {
-		t.Errorf("got %+v again, want %+v", got[5].Data, one.Event)
+		t.Errorf("got %+v again, want %+v", got[n].Data, one.Event)
 	}
 	a := root.Want(t, http.MethodPost, "/api/webhooks/CRM/resend", fmt.Sprintf(`{"since":%q}`, since), 200, "")
 	at := slices.IndexFunc(first, func(m message) bool { return m.Data.Record == earliest })
@@ -411,7 +411,8 @@ func TestNotesOfFormerRights(t *testing.T) {
 	crm := account(t, root, "crm", contactsOnly)
 	create(t, root, "CRM", r.URL, crm, "")
 	ours := root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"Ours","teams":[%q]}`, team))
-	theirs := root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"Theirs","teams":[%q]}`, root.Create(t, "/api/teams", `{"name":"Blue"}`)))
+	blue := root.Create(t, "/api/teams", `{"name":"Blue"}`)
+	theirs := root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"Theirs","teams":[%q]}`, blue))
 	r.awaitSome(t, 2)
 	notes := func(c fixture.Client, want ...string) {
 		t.Helper()

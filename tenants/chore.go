@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,10 @@ func KindsWithKeys() []store.KeyKind {
 // choreRenewals is how often HoldChore renews its claim before that would expire.
 const choreRenewals = 4
 
+// choreSkew is how much clocks may differ: a claim that ends later than one made now would, by less than that, was made by
+// a replica whose clock is ahead. One that ends later still is from before a clock was set back.
+const choreSkew = time.Minute
+
 // ClaimChore claims a chore for the duration hold, or until ReleaseChore. It returns nil if another replica has claimed
 // it or the next round is not due yet. Error: store.ErrUnavailable.
 func (d *Directory) ClaimChore(ctx context.Context, id string, hold time.Duration) (*Chore, error) {
@@ -63,7 +68,7 @@ func (d *Directory) ClaimChore(ctx context.Context, id string, hold time.Duratio
 	}
 	now := d.now()
 	until := now.Add(hold).UnixMilli()
-	if err != nil || now.UnixMilli() < rec.Until && rec.Until <= until || rec.After == "" && now.UnixMilli() < rec.Next {
+	if err != nil || now.UnixMilli() < rec.Until && rec.Until <= until+choreSkew.Milliseconds() || rec.After == "" && now.UnixMilli() < rec.Next {
 		return nil, err
 	}
 	rec.Until = until
@@ -93,8 +98,9 @@ func (d *Directory) HoldChore(ctx context.Context, id string, hold time.Duration
 		return false, err
 	}
 	claim := holding{d: d, chore: chore, hold: hold}
-	doing, cancel := context.WithCancelCause(ctx)
+	doing, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
+	var lost error
 	renewing.Go(func() {
 		tick := time.NewTicker(hold / choreRenewals)
 		defer tick.Stop()
@@ -104,18 +110,17 @@ func (d *Directory) HoldChore(ctx context.Context, id string, hold time.Duration
 				return
 			case <-tick.C:
 			}
-			if err := claim.renew(ctx); err != nil {
-				cancel(fmt.Errorf("the claim on the chore is lost: %w", err))
+			if lost = claim.renew(ctx); lost != nil {
+				cancel()
 				return
 			}
 		}
 	})
 	err = do(doing)
-	lost := context.Cause(doing)
-	cancel(nil)
+	cancel()
 	renewing.Wait()
 	if lost != nil {
-		return true, errors.Join(lost, err)
+		return true, errors.Join(fmt.Errorf("the claim on the chore is lost: %w", lost), err)
 	}
 	return true, errors.Join(err, claim.write(ctx, 0))
 }
@@ -125,45 +130,47 @@ type holding struct {
 	d     *Directory
 	chore *Chore
 	hold  time.Duration
-	tried int64 // an end of the claim that may have been stored
+	tried []int64 // ends of the claim one of which may have been stored
 }
 
 // renew moves the end of the claim on. It returns an error if another replica has the chore, or may soon have it.
 func (h *holding) renew(ctx context.Context) error {
 	err := h.write(ctx, h.d.now().Add(h.hold).UnixMilli())
-	last := h.chore.Until - (h.hold / choreRenewals).Milliseconds() // to end before another replica begins
-	if err == nil || !errors.Is(err, store.ErrConflict) && h.d.now().UnixMilli() <= last {
+	last := time.UnixMilli(h.chore.Until).Add(-h.hold / choreRenewals) // to end before another replica begins
+	if err == nil || !errors.Is(err, store.ErrConflict) && !h.d.now().After(last) {
 		return nil
 	}
 	return err
 }
 
 // write stores the end of the claim, also if ctx ends meanwhile: a write that was given up may have been stored, and the
-// next one would conflict with it. Errors: store.ErrConflict if another replica has the chore; store.ErrUnavailable.
+// next one conflicts with it. Errors: store.ErrConflict if another replica has the chore; store.ErrUnavailable.
 func (h *holding) write(ctx context.Context, until int64) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), h.hold/choreRenewals)
 	defer stop()
-	c := *h.chore
-	c.Until = until
-	err := h.d.chores.Replace(ctx, &c)
-	if errors.Is(err, store.ErrConflict) && h.tried != 0 {
-		stored, missing := h.d.chores.Get(ctx, c.ID)
-		if missing != nil {
-			return missing
-		}
-		if stored.Until != h.tried {
-			return err
-		}
-		*h.chore, h.tried = *stored, 0
-		c = *stored
+	replace := func() error {
+		c := *h.chore
 		c.Until = until
-		err = h.d.chores.Replace(ctx, &c)
+		err := h.d.chores.Replace(ctx, &c)
+		switch {
+		case err == nil:
+			*h.chore, h.tried = c, nil
+		case !errors.Is(err, store.ErrConflict):
+			h.tried = append(h.tried, until)
+		}
+		return err
 	}
+	err := replace()
+	if !errors.Is(err, store.ErrConflict) || len(h.tried) == 0 {
+		return err
+	}
+	stored, unread := h.d.chores.Get(ctx, h.chore.ID)
 	switch {
-	case err == nil:
-		*h.chore, h.tried = c, 0
-	case !errors.Is(err, store.ErrConflict):
-		h.tried = until
+	case unread != nil:
+		return unread
+	case !slices.Contains(h.tried, stored.Until):
+		return err
 	}
-	return err
+	*h.chore, h.tried = *stored, nil
+	return replace()
 }

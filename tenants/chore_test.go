@@ -164,3 +164,48 @@ func TestHoldChore(t *testing.T) {
 		t.Errorf("taken over: got %v %v, want ErrConflict", held, err)
 	}
 }
+
+// TestHoldChore_ClocksDiffer: a replica whose clock is behind does not take a claim that was just made for one from before a
+// clock was set back.
+func TestHoldChore_ClocksDiffer(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	const id, hold = "00000000000000000000000c", time.Minute
+	for _, behind := range []time.Duration{100 * time.Millisecond, 20 * time.Second} {
+		other, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{
+			Store: w.Store, Kinds: w.Kinds.Organizations, Keyring: w.Keyring,
+			Now: func() time.Time { return w.Clock.Now().Add(-behind) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine, err := w.Directory.ClaimChore(t.Context(), id, hold)
+		if err != nil || mine == nil {
+			t.Fatalf("got %+v %v, want the chore", mine, err)
+		}
+		if theirs, err := other.ClaimChore(t.Context(), id, hold); theirs != nil || err != nil {
+			t.Errorf("%s behind: got %+v %v, want no claim beside the other", behind, theirs, err)
+		}
+		if err := w.Directory.ReleaseChore(t.Context(), mine); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestHoldChore_Stopped: a process that stops in order gives the chore back.
+func TestHoldChore_Stopped(t *testing.T) {
+	t.Parallel()
+	w := tenantstest.New(t, tenantstest.Options{})
+	const id = "00000000000000000000000d"
+	ctx, stop := context.WithCancel(t.Context())
+	held, err := w.Directory.HoldChore(ctx, id, time.Minute, func(ctx context.Context) error {
+		stop()
+		return ctx.Err()
+	})
+	if !held || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v %v, want the error of the work", held, err)
+	}
+	if c, err := w.Directory.ClaimChore(t.Context(), id, time.Minute); c == nil || err != nil {
+		t.Errorf("got %+v %v, want the chore free", c, err)
+	}
+}

@@ -72,6 +72,7 @@ type Announcer struct {
 	log       *slog.Logger
 	self      instance
 	pingAfter time.Duration
+	patience  time.Duration // for sending a message
 	counts    counters
 
 	mu      sync.Mutex         // guards pending, lost and closed
@@ -88,14 +89,14 @@ type Announcer struct {
 
 // Start begins to announce the directory's changes and to receive those of other replicas. It does not wait for Redis.
 // The caller must close the Announcer before the Redis client.
-func Start(o Options) (*Announcer, error) { return start(o, pingAfter) }
+func Start(o Options) (*Announcer, error) { return start(o, pingAfter, publishTimeout) }
 
-func start(o Options, pingAfter time.Duration) (*Announcer, error) {
+func start(o Options, pingAfter, patience time.Duration) (*Announcer, error) {
 	if o.Redis == nil || o.Directory == nil {
 		return nil, errors.New("announcing changes needs a Redis client and a directory")
 	}
 	a := &Announcer{
-		redis: o.Redis, dir: o.Directory, log: o.Log, pingAfter: pingAfter,
+		redis: o.Redis, dir: o.Directory, log: o.Log, pingAfter: pingAfter, patience: patience,
 		pending: map[int64]struct{}{}, wake: make(chan struct{}, 1),
 	}
 	if a.log == nil {
@@ -186,7 +187,7 @@ func (a *Announcer) drain(ctx context.Context) {
 		}
 		a.number++
 		payload := message{from: a.self, number: a.number, orgs: orgs}.encode()
-		timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
+		timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.patience)
 		err := a.redis.Publish(timed, Channel(a.dir), payload)
 		cancel()
 		if err != nil {

@@ -69,7 +69,7 @@ func until(t *testing.T, what string, holds func() bool) {
 // begin starts an Announcer that ends with the test, and waits for its subscription.
 func begin(t *testing.T, client redis.UniversalClient, d Directory) *Announcer {
 	t.Helper()
-	a, err := start(Options{Redis: redisconn.Of(client), Directory: d}, 100*time.Millisecond)
+	a, err := start(Options{Redis: redisconn.Of(client), Directory: d}, 100*time.Millisecond, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +101,19 @@ func servers() map[string]func(*testing.T) func() redis.UniversalClient {
 		},
 		"server": func(t *testing.T) func() redis.UniversalClient {
 			s := redistest.Start(t)
-			return func() redis.UniversalClient { return s.Open(t) }
+			return func() redis.UniversalClient { return patient(t, s.Addr) }
 		},
 		"cluster": func(t *testing.T) func() redis.UniversalClient {
 			addrs := redistest.Cluster(t)
-			return func() redis.UniversalClient { return redistest.Open(t, redisconn.Options{Addrs: addrs}) }
+			return func() redis.UniversalClient { return patient(t, addrs...) }
 		},
 	}
+}
+
+// patient returns a client that waits for a busy machine: a message that is not sent in time is not sent again.
+func patient(t *testing.T, addrs ...string) redis.UniversalClient {
+	t.Helper()
+	return redistest.Open(t, redisconn.Options{Addrs: addrs, Timeout: time.Minute})
 }
 
 // frozen returns a Directory of its own on the world's store for which no time passes:

@@ -52,7 +52,7 @@ func (m *Module) warnAlerts(c *operation.Call, f *Form) {
 		c.Warn("email_alerts have no recipients, so nobody is mailed")
 	}
 	if f.AlertsBlind {
-		c.Warn("email_alerts tell only that there is a submission, until somebody who may view submissions sets them")
+		c.Warn("email_alerts tell only that there is a submission, until somebody who may view submissions changes them")
 	}
 	f.warnNames(c, "email_alerts name", append(f.EmailAlerts.texts(alertFields), f.EmailAlerts.text(alertReplyTo)))
 	if m.Alerts != nil && f.EmailAlerts.on() {
@@ -60,12 +60,13 @@ func (m *Module) warnAlerts(c *operation.Call, f *Form) {
 	}
 }
 
-// blind notes whether the alerts that a caller has set may tell of submissions: if the caller may view these.
+// blind notes whether alerts that a caller has changed may tell of submissions: if the caller may view these.
 func (f *Form) blind(c *operation.Call, was Alerts) {
-	may := c.Principal.Kind == tenants.System || c.Principal.May(tenants.ViewFormSubmissions)
-	if may || !reflect.DeepEqual(f.EmailAlerts, was) {
-		f.AlertsBlind = !may && f.EmailAlerts.on()
+	if reflect.DeepEqual(f.EmailAlerts, was) {
+		return // pages send them with every change of a form
 	}
+	may := c.Principal.Kind == tenants.System || c.Principal.May(tenants.ViewFormSubmissions)
+	f.AlertsBlind = !may && f.EmailAlerts.on()
 }
 
 // warnNames adds a warning to the answer about names that are none of a field.

@@ -30,7 +30,7 @@ type Form struct {
 	ExternalCreatedAt string        `json:"external_created_at,omitempty" rule:"max=200 format=line" doc:"Creation time in that system." ask:"Created there|When the other system created it." example:"2024-05-17"`
 	ExternalUpdatedAt string        `json:"external_updated_at,omitempty" rule:"max=200 format=line" doc:"Time of the last update in that system." ask:"Changed there|When the other system last changed it." example:"2024-05-17"`
 	Deleted           bool          `json:"deleted,omitempty" use:"scope"`
-	// AlertsBlind: who set the alerts may not view submissions, so the alerts tell nothing of them.
+	// AlertsBlind: who changed the alerts last may not view submissions, so the alerts tell nothing of them.
 	AlertsBlind bool `json:"alerts_blind,omitempty" use:"computed hidden local"`
 }
 

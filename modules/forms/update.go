@@ -69,9 +69,7 @@ func (m *Module) revise(
 		}
 		was = *f
 		kept := ch.apply(f)
-		if ch.alerts != nil {
-			f.blind(c, was.EmailAlerts)
-		}
+		f.blind(c, was.EmailAlerts)
 		wanted = *f
 		if err := c.IgnoreParts(kept...); err != nil {
 			return err

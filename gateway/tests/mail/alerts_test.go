@@ -181,7 +181,8 @@ func TestFormAlertsTellWhatTheirAuthorMayView(t *testing.T) {
 		{blind, `{"label":"Applied"}`, false, true},
 		{blind, alerts("second"), false, true}, // as they are
 		{blind, alerts("third"), true, false},
-		{full, alerts("third"), false, true}, // as they are
+		{full, alerts("third"), true, false}, // as they are
+		{full, alerts("fourth"), false, true},
 	} {
 		if step.body != "" {
 			put(step.key, step.body, step.warns)

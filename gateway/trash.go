@@ -140,7 +140,11 @@ func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 		}
 	}
 	if err == nil {
-		failed := background.Try(func() error { return a.webhooks.Trim(ctx, t) })
+		failed := background.Try(func() error {
+			more, err := a.webhooks.Trim(ctx, t)
+			left = left || more
+			return err
+		})
 		if failed != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "old notes of deliveries could not be removed and will be retried",
 				"organization", slug, "error", failed)

@@ -164,8 +164,8 @@ func (m *Module) Readable(p *tenants.Principal, t *tenants.Tenant, names []strin
 	return may
 }
 
-// Shown reports which of the events, which were read before, the caller may read now. Of events that the log no longer has,
-// these are those of kinds whose records the caller may read whatever their teams. Errors: those of a call.
+// Shown reports for each of the events, which were read earlier, whether the caller may read it now. One that the log no
+// longer has is shown only to callers who see the records of all teams. Errors: those of a call.
 func (m *Module) Shown(ctx context.Context, c *operation.Call, events []Event) ([]bool, error) {
 	shown := make([]bool, len(events))
 	if len(events) == 0 {
@@ -175,23 +175,25 @@ func (m *Module) Shown(ctx context.Context, c *operation.Call, events []Event) (
 	if err != nil {
 		return nil, err
 	}
+	for i := range events {
+		kind, _, _ := strings.Cut(events[i].Kind, ".")
+		_, shown[i] = asked.what[kind]
+	}
+	if c.Scope.All {
+		return shown, nil
+	}
 	log, err := c.Tenant.Follow(ctx)
 	if err != nil {
 		return nil, err
 	}
 	at, positions := map[int64]int{}, []int64(nil)
 	for i := range events {
-		kind, _, _ := strings.Cut(events[i].Kind, ".")
-		if _, may := asked.what[kind]; !may {
-			continue
-		}
-		if shown[i] = c.Scope.All; shown[i] {
-			continue
-		}
-		if position, err := log.Position(events[i].ID); err == nil {
+		position, err := log.Position(events[i].ID)
+		if shown[i] && err == nil {
 			at[position] = i
 			positions = append(positions, position)
 		}
+		shown[i] = false // unless the log says otherwise
 	}
 	if len(positions) == 0 {
 		return shown, nil

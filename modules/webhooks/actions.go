@@ -41,6 +41,7 @@ func (m *Module) actions() []operation.Row {
 	}
 	rotate, test, again, one := row, row, row, row
 	rotate.Name, rotate.Path, rotate.Message = "webhooks.rotate", "/api/webhooks/{id}/rotate", "Webhook rotated"
+	rotate.Timeout = followTimeout
 	rotate.Once, rotate.Example = true, Issued{exampleAnswer(), exampleSecret}
 	rotate.Failures = append(rotate.Failures[:2:2], bound())
 	rotate.Docs = operation.Docs{
@@ -301,23 +302,20 @@ func (m *Module) earliest(ctx context.Context, ws *store.Workspace, h *Hook, sin
 	for _, field := range []string{"created_at", "last_at"} {
 		q := store.Query{
 			Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F(field), store.OpGte, since.UnixMilli())),
-			Sort:   []store.Order{store.Asc(field), store.Asc("id")}, Limit: roundEvents,
+			Sort:   []store.Order{store.Asc(field), store.Asc("id")}, Limit: roundEvents, Bytes: store.BatchBytes,
 		}
-		for seen := 0; seen < 2*mostAhead; q.Offset += q.Limit {
-			notes, err := m.Deliveries.In(ws).Find(ctx, q)
+		for q.Offset < 2*mostAhead {
+			part, err := m.Deliveries.In(ws).FindPart(ctx, q)
 			if err != nil {
 				return "", err
 			}
-			for i := range notes {
-				e := &notes[i].Event
-				if e.Kind == TestKind {
-					continue
-				}
-				if seen++; id == "" || logOf(e.ID) == logOf(id) && position(e.ID) < position(id) {
+			for i := range part.Records {
+				e := &part.Records[i].Event
+				if e.Kind != TestKind && (id == "" || logOf(e.ID) == logOf(id) && position(e.ID) < position(id)) {
 					id = e.ID
 				}
 			}
-			if len(notes) < q.Limit {
+			if q.Offset += len(part.Records); !part.Cut && len(part.Records) < q.Limit {
 				break
 			}
 		}

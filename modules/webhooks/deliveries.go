@@ -81,7 +81,8 @@ func (m *Module) deliveryRows() []operation.Row {
 		Docs: operation.Docs{
 			Tag: "Webhooks", Summary: "List the deliveries of a webhook", Title: "Deliveries",
 			Description: "Answers what was sent in the last seven days, and what came of it. The caller must hold the rights of the " +
-				"service account. Of an event whose record the caller may not read there are only the identifier and what came of it.",
+				"service account. If the caller may not read the record of an event, only its identifier and what came of the " +
+				"delivery are shown.",
 		},
 	}, m.usable, m.list)
 	crud.Resolve(&row, "id", func() *record.Resource { return m.Hooks.Resource })

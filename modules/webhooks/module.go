@@ -41,7 +41,7 @@ type Events interface {
 	Read(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds []string, cursor string, limit int) (Part, error)
 	// Readable returns those of the kinds that the principal may read; all: it may read every kind.
 	Readable(p *tenants.Principal, t *tenants.Tenant, kinds []string) []string
-	// Shown reports which of the events, which were read before, the caller may read now.
+	// Shown reports for each of the events, which were read earlier, whether the caller may read it now.
 	Shown(ctx context.Context, c *operation.Call, events []Event) ([]bool, error)
 	// CheckKinds returns a *fault.Error about the field if a name is unknown.
 	CheckKinds(field string, kinds []string) error

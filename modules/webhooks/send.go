@@ -26,6 +26,7 @@ const (
 	maxHeaders    = 16 << 10
 	maxAnswer     = 64 << 10 // bytes of an answer that are read
 	shownAnswer   = 1000     // characters of it that a Delivery keeps
+	takenAnswer   = 100      // of one that accepts the event
 	maxRetryAfter = 24 * time.Hour
 )
 
@@ -107,7 +108,7 @@ func (m *Module) try(ctx context.Context, h *Hook, s signer, e *Event) (o outcom
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	o.status, o.answer = answer.StatusCode, shorten(text)
+	o.status = answer.StatusCode
 	switch {
 	case o.status == http.StatusGone:
 		o.gone, o.err = true, "the receiver answered 410 Gone"
@@ -118,19 +119,22 @@ func (m *Module) try(ctx context.Context, h *Hook, s signer, e *Event) (o outcom
 	case err != nil:
 		o.err = "the answer broke off: " + reason(err)
 	}
+	if o.answer = shorten(text, shownAnswer); o.accepted() {
+		o.answer = shorten(text, takenAnswer)
+	}
 	return o
 }
 
-// shorten returns the beginning of an answer as valid text.
-func shorten(answer []byte) string {
+// shorten returns the beginning of an answer as valid text of at most that many characters.
+func shorten(answer []byte, most int) string {
 	text := strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' {
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(string(answer), "\uFFFD"))
-	if runes := []rune(text); len(runes) > shownAnswer {
-		text = string(runes[:shownAnswer]) + "…"
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
 	}
 	return text
 }

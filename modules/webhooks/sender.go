@@ -24,6 +24,7 @@ const (
 	workLimit  = 5 * time.Minute // for one organization at a time
 	keepNotes  = 7 * 24 * time.Hour
 	forgetting = 500 // notes that are removed at once
+	trimFor    = 3 * time.Second
 )
 
 // sending is what this process knows of an organization that has webhooks.
@@ -311,16 +312,20 @@ func (m *Module) all(ctx context.Context, t *tenants.Tenant, hooks []*Hook) (nex
 	return next, err
 }
 
-// Trim removes notes that are older than a week, and what is left of webhooks that were deleted, until ctx ends.
-func (m *Module) Trim(ctx context.Context, t *tenants.Tenant) error {
+// Trim removes notes that are older than a week, and what is left of webhooks that were deleted. It reports whether notes
+// are left over, because there were too many. Error: store.ErrUnavailable.
+func (m *Module) Trim(ctx context.Context, t *tenants.Tenant) (left bool, err error) {
 	ws := t.Workspace().BeyondQuota()
 	notes, old := m.Deliveries.In(ws), m.Now().Add(-keepNotes).UnixMilli()
-	for {
+	for began := time.Now(); ; {
+		if time.Since(began) > trimFor {
+			return true, nil
+		}
 		found, err := notes.Find(ctx, store.Query{
 			Filter: store.Where(store.F("created_at"), store.OpLt, old), Sort: []store.Order{store.Asc("created_at")}, Limit: forgetting,
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 		if len(found) == 0 {
 			break
@@ -330,10 +335,10 @@ func (m *Module) Trim(ctx context.Context, t *tenants.Tenant) error {
 			gone[i] = &found[i]
 		}
 		if err := notes.Delete(ctx, gone...); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return m.Progress.In(ws).Each(ctx, store.Filter{}, store.Either, func(p *Progress) error {
+	return false, m.Progress.In(ws).Each(ctx, store.Filter{}, store.Either, func(p *Progress) error {
 		if _, err := m.Hooks.In(ws).Get(ctx, p.ID); !errors.Is(err, store.ErrNotFound) {
 			return err
 		}

@@ -92,7 +92,7 @@ func (m *Module) pausing() []operation.Row {
 			}
 			result, err := next(ctx, c)
 			if err == nil {
-				err = m.hurry(ctx, c.Tenant, c.Path("id"))
+				err = m.hurry(ctx, c, c.Path("id"))
 			}
 			return result, err
 		}
@@ -117,6 +117,7 @@ func (m *Module) pausing() []operation.Row {
 				Description: "Goes on where deliveries stopped. A delivery that waits for its next try is tried at once, so call this after " +
 					"a receiver was repaired.",
 			},
+			Policy:   operation.Policy{Timeout: followTimeout},
 			Response: operation.Response{Message: "Webhook resumed", Failures: []operation.Failure{lacks(), bound()}},
 			Target:   operation.Target{Action: operation.ReactivateAction},
 			Around:   hurry,
@@ -126,20 +127,33 @@ func (m *Module) pausing() []operation.Row {
 
 var errAtOnce = errors.New("nothing waits for its time")
 
-// hurry has the next try of a webhook begin now.
-func (m *Module) hurry(ctx context.Context, t *tenants.Tenant, hook string) error {
-	_, err := m.Progress.In(t.Workspace()).Update(ctx, hook, func(p *Progress) error {
-		if p.NextTry == 0 && p.FailingSince == 0 {
-			return errAtOnce // a round that has begun meanwhile is not to be sent again
-		}
-		p.NextTry, p.FailingSince = 0, 0
-		return nil
-	})
-	m.look(t.Org.OrgID)
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, errAtOnce) {
+// hurry has the next try of a webhook begin now. One that lost events goes on with what happens after the call.
+func (m *Module) hurry(ctx context.Context, c *operation.Call, hook string) error {
+	all := m.Progress.In(c.Tenant.Workspace())
+	p, err := all.Get(ctx, hook)
+	if errors.Is(err, store.ErrNotFound) {
+		m.look(c.Tenant.Org.OrgID)
 		return nil
 	}
-	return err
+	begin := ""
+	if err == nil && p.Cursor == "" {
+		begin, err = m.beginning(ctx, c.Tenant)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = all.Update(ctx, hook, func(p *Progress) error {
+		if p.Cursor != "" && p.NextTry == 0 && p.FailingSince == 0 {
+			return errAtOnce // a round that has begun meanwhile is not to be sent again
+		}
+		p.Cursor, p.NextTry, p.FailingSince = cmp.Or(p.Cursor, begin), 0, 0
+		return nil
+	})
+	m.look(c.Tenant.Org.OrgID)
+	if errors.Is(err, errAtOnce) {
+		return nil
+	}
+	return operation.OrMissing(err, "Webhook not found")
 }
 
 // sendTimeout allows for one try, and for the turn of the receiver.

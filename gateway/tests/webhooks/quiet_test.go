@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
+	"tenantry/modules/webhooks"
 )
 
 // TestQuietOrganizationIsSentTo: an organization in which nothing happens for longer than events are kept goes on to be
@@ -95,5 +97,31 @@ func TestSlowReceiverKeepsNoOtherWaiting(t *testing.T) {
 	r.awaitEvents(t, 1)
 	if n := slow.Load(); n > 350 {
 		t.Errorf("the other was sent to after %d of 400 slow deliveries, want it sent to meanwhile", n)
+	}
+}
+
+// TestLostEventsEndWithResuming: a webhook that lost events is sent all that happens after the call that resumed it, however
+// late this process comes to it.
+func TestLostEventsEndWithResuming(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	hooks, progress := acme.App.Webhooks().Hooks.In(acme.Tenant(t).Workspace()), acme.App.Webhooks().Progress.In(acme.Tenant(t).Workspace())
+	var made []string
+	for i := range 20 {
+		made = append(made, root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"N%d"}`, i)))
+		r.await(t, "the contact is sent", func(_, all []message) bool {
+			return slices.ContainsFunc(all, func(m message) bool { return m.Data.Record == made[i] })
+		})
+		_, err := hooks.Update(t.Context(), h.ID, func(h *webhooks.Hook) error { h.Paused = true; return nil })
+		if err == nil {
+			_, err = progress.Update(t.Context(), h.ID, func(p *webhooks.Progress) error { p.Cursor = ""; return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, `"state":"active"`)
 	}
 }

@@ -85,7 +85,7 @@ func TestChoreIsClaimedByOneReplica(t *testing.T) {
 func TestHoldChore(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
-	const id, hold = "00000000000000000000000b", 80 * time.Millisecond
+	const id, hold = "00000000000000000000000b", 2 * time.Second // a write has a quarter of it
 	claim := func() *tenants.Chore {
 		t.Helper()
 		c, err := w.Directory.ClaimChore(t.Context(), id, hold)
@@ -102,9 +102,10 @@ func TestHoldChore(t *testing.T) {
 	chores := w.Kinds.Organizations.Chores.In(control)
 	renewed := func(ctx context.Context) {
 		t.Helper()
-		for began := time.Now(); ; time.Sleep(hold / 16) {
+		least := w.Clock.Now().Add(hold).UnixMilli()
+		for began := time.Now(); ; time.Sleep(hold / 100) {
 			c, err := chores.Get(ctx, id)
-			if err == nil && c.Until >= w.Clock.Now().Add(hold).UnixMilli() {
+			if err == nil && c.Until >= least {
 				return
 			}
 			if time.Since(began) > time.Minute {
@@ -157,7 +158,11 @@ func TestHoldChore(t *testing.T) {
 		if claim() == nil {
 			t.Error("an expired claim could not be taken over")
 		}
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+			t.Error("the work was not ended after another took it over")
+		}
 		return ctx.Err()
 	})
 	if !held || !errors.Is(err, store.ErrConflict) {

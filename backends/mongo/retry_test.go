@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,10 +212,10 @@ func TestUndoingEndsWithTheWrite(t *testing.T) {
 			s := &script{answers: map[string][]bson.D{
 				"insert": {writeError(1, 11000, bson.E{Key: "keyPattern", Value: bson.D{{Key: "_id", Value: 1}}})}, "delete": {about.undone},
 			}}
-			var limit int64
+			var limit atomic.Int64
 			f := fake(t, &fakeServer{answer: func(name string, command bson.Raw) bson.D {
 				if name == "delete" {
-					limit = command.Lookup("maxTimeMS").AsInt64()
+					limit.Store(command.Lookup("maxTimeMS").AsInt64())
 				}
 				return s.answer(name, command)
 			}}, nil).member("rs0")
@@ -225,8 +226,8 @@ func TestUndoingEndsWithTheWrite(t *testing.T) {
 			if is := errors.As(err, &duplicate); is != errors.As(about.want, &wanted) || !is && !errors.Is(err, about.want) {
 				t.Errorf("Write: %v, want %v", err, about.want)
 			}
-			if n := f.took("delete"); n != 1 || limit <= 0 || limit > most.Milliseconds() {
-				t.Errorf("undone %d times with a limit of %d ms, want once within %d ms", n, limit, most.Milliseconds())
+			if n := f.took("delete"); n != 1 || limit.Load() <= 0 || limit.Load() > most.Milliseconds() {
+				t.Errorf("undone %d times with a limit of %d ms, want once within %d ms", n, limit.Load(), most.Milliseconds())
 			}
 		})
 	}

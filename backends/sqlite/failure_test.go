@@ -104,7 +104,7 @@ func fill(t *testing.T, ws *workspace, c *driver.Collection, n int) {
 
 func TestLongQueriesAreInterrupted(t *testing.T) {
 	t.Parallel()
-	e := openEngine(t, Options{Readers: 1})
+	e := openEngine(t, Options{Readers: 1, idleInterval: time.Hour}) // what closes idle files reads the timeout
 	p := people()
 	ws := openWorkspace(t, e, "w", p)
 	fill(t, ws, p, 20_000) // slowPredicate would take seconds

@@ -146,7 +146,7 @@ func TestClient_StopsWithItsContext(t *testing.T) {
 	}
 	select {
 	case <-gone:
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the context of the handler did not end")
 	}
 }

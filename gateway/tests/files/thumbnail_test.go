@@ -56,7 +56,7 @@ func TestThumbnail_Interrupted(t *testing.T) {
 	if made, err := small(ctx, cancel); !errors.Is(err, context.Canceled) || made != nil {
 		t.Fatalf("interrupted: got %v and %+v, want nothing noted", err, made)
 	}
-	late, cancel := context.WithTimeout(t.Context(), time.Second)
+	late, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if made, err := small(late, func() { <-late.Done() }); err != nil || made == nil || made.Failed == "" || made.Until == 0 {
 		t.Fatalf("out of time: got %v and %+v, want it noted for a time", err, made)

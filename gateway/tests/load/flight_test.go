@@ -259,7 +259,7 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 func TestUnreadExportsAreCut(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(32), func(c *config.Config, o *gateway.Options) {
-		c.Timeouts.Write = time.Second
+		c.Timeouts.Write = 3 * time.Second
 		o.Leases = store.DefaultLeases()
 		o.Leases.Settled = time.Minute // what is imported is much at a time for a server that has little of a processor
 	})

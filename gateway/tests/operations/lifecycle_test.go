@@ -463,7 +463,9 @@ func TestSlowClientsAreCut(t *testing.T) {
 	})
 	t.Run("idle", func(t *testing.T) {
 		t.Parallel()
-		conn := fixture.Dial(t, app.Addr())
+		cfg := fixture.Config(t)
+		cfg.Timeouts.Idle = 300 * time.Millisecond
+		conn := fixture.Dial(t, startApp(t, cfg).Addr())
 		fixture.Send(t, conn, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
 		if answer := cut(t, conn); !strings.HasPrefix(answer, "HTTP/1.1 404") {
 			t.Errorf("answer %q, want it beginning with %q", answer, "HTTP/1.1 404")

@@ -66,10 +66,14 @@ func (d *Directory) ClaimChore(ctx context.Context, id string, hold time.Duratio
 	if errors.Is(err, store.ErrNotFound) {
 		rec, err, write = &Chore{Meta: store.Meta{ID: id}}, nil, d.chores.Insert
 	}
+	if err != nil {
+		return nil, err
+	}
 	now := d.now()
 	until := now.Add(hold).UnixMilli()
-	if err != nil || now.UnixMilli() < rec.Until && rec.Until <= until+choreSkew.Milliseconds() || rec.After == "" && now.UnixMilli() < rec.Next {
-		return nil, err
+	claimed := now.UnixMilli() < rec.Until && rec.Until <= until+choreSkew.Milliseconds()
+	if claimed || rec.After == "" && now.UnixMilli() < rec.Next {
+		return nil, nil
 	}
 	rec.Until = until
 	err = write(ctx, rec)

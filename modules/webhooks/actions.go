@@ -92,7 +92,7 @@ func (m *Module) pausing() []operation.Row {
 			}
 			result, err := next(ctx, c)
 			if err == nil {
-				err = m.hurry(ctx, c, c.Path("id"))
+				err = m.hurry(ctx, c)
 			}
 			return result, err
 		}
@@ -128,11 +128,11 @@ func (m *Module) pausing() []operation.Row {
 var errAtOnce = errors.New("nothing waits for its time")
 
 // hurry has the next try of a webhook begin now. One that lost events goes on with what happens after the call.
-func (m *Module) hurry(ctx context.Context, c *operation.Call, hook string) error {
-	all := m.Progress.In(c.Tenant.Workspace())
+func (m *Module) hurry(ctx context.Context, c *operation.Call) error {
+	defer m.look(c.Tenant.Org.OrgID)
+	all, hook := m.Progress.In(c.Tenant.Workspace()), c.Path("id")
 	p, err := all.Get(ctx, hook)
 	if errors.Is(err, store.ErrNotFound) {
-		m.look(c.Tenant.Org.OrgID)
 		return nil
 	}
 	begin := ""
@@ -149,7 +149,6 @@ func (m *Module) hurry(ctx context.Context, c *operation.Call, hook string) erro
 		p.Cursor, p.NextTry, p.FailingSince = cmp.Or(p.Cursor, begin), 0, 0
 		return nil
 	})
-	m.look(c.Tenant.Org.OrgID)
 	if errors.Is(err, errAtOnce) {
 		return nil
 	}

@@ -233,7 +233,9 @@ const content = "0123456789abcdefghij"
 
 // serveContent answers to HEAD and GET of an object, and lets spoil change the answer to the n-th GET. It returns the bucket,
 // and what tells the ranges that were asked for until now: a request that the bucket gave up may still arrive meanwhile.
-func serveContent(t *testing.T, wait time.Duration, spoil func(n int, w http.ResponseWriter, r *http.Request) bool) (*s3.Bucket, func() []string) {
+func serveContent(
+	t *testing.T, wait time.Duration, spoil func(n int, w http.ResponseWriter, r *http.Request) bool,
+) (*s3.Bucket, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var ranges []string

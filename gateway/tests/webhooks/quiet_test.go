@@ -108,7 +108,8 @@ func TestLostEventsEndWithResuming(t *testing.T) {
 	acme := gatewaytest.Start(t, inside).Org(t, "acme")
 	root := admin(t, acme)
 	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
-	hooks, progress := acme.App.Webhooks().Hooks.In(acme.Tenant(t).Workspace()), acme.App.Webhooks().Progress.In(acme.Tenant(t).Workspace())
+	ws := acme.Tenant(t).Workspace()
+	hooks, progress := acme.App.Webhooks().Hooks.In(ws), acme.App.Webhooks().Progress.In(ws)
 	var made []string
 	for i := range 20 {
 		made = append(made, root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"N%d"}`, i)))

@@ -84,7 +84,7 @@ type ByTime struct {
 
 // Query returns the query of the page or part that was asked for, of the records that match of. Errors: a *fault.Error.
 func (p ByTime) Query(c *Call, of store.Filter) (q store.Query, follows bool, err error) {
-	q, further := store.Query{Filter: of, Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}}, store.OpLt
+	q, further := store.Query{Filter: of, Sort: store.NewestFirst()}, store.OpLt
 	if p.Sort == "created_at" {
 		q.Sort, further = []store.Order{store.Asc("created_at")}, store.OpGt
 	}

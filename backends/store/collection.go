@@ -33,6 +33,10 @@ func Asc(name string) Order { return Order{Field: F(name)} }
 // Desc orders by a declared field, descending.
 func Desc(name string) Order { return Order{Field: F(name), Desc: true} }
 
+// NewestFirst orders by the time of creation, descending. What one process created in the same millisecond is in the
+// order of its identifiers.
+func NewestFirst() []Order { return []Order{Desc("created_at"), Desc("id")} }
+
 // maxOffset exceeds the number of records of any kind. A query with a larger offset finds nothing.
 const maxOffset = 1<<31 - 1
 

@@ -160,6 +160,6 @@ const ErasedOperation = "org.erased"
 func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit, offset int) ([]Record, error) {
 	l.Settle(ctx, ws.Org())
 	return l.kind.In(ws).Find(
-		ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit, Offset: offset},
+		ctx, store.Query{Sort: store.NewestFirst(), Limit: limit, Offset: offset},
 	)
 }

@@ -94,7 +94,7 @@ func (m *Module) listVersions(ctx context.Context, c *operation.Call, in fileInp
 // versionsOf returns the versions of a file, the newest first, with some that are too many.
 func (m *Module) versionsOf(ctx context.Context, t *tenants.Tenant, file string) ([]Version, error) {
 	return m.Versions.In(t.Workspace()).Find(ctx, store.Query{
-		Filter: store.Eq("file_id", file), Sort: []store.Order{store.Desc("created_at")}, Limit: 2 * maxVersions,
+		Filter: store.Eq("file_id", file), Sort: store.NewestFirst(), Limit: 2 * maxVersions,
 	})
 }
 

@@ -367,7 +367,7 @@ func interrupt(i *Import) {
 // prune deletes the oldest imports.
 func (u *importJob) prune(ctx context.Context) error {
 	old, err := u.all.Find(ctx, store.Query{
-		Sort: []store.Order{store.Desc("created_at")}, Offset: maxImports - 1, Limit: maxImports,
+		Sort: store.NewestFirst(), Offset: maxImports - 1, Limit: maxImports,
 	})
 	for i := range old {
 		err = errors.Join(err, u.all.Delete(ctx, &old[i]))

@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"tenantry/config"
+	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
 	"tenantry/tenants"
@@ -116,10 +119,11 @@ func TestReplace_Refused(t *testing.T) {
 	a.state(t)
 }
 
-// TestReplace_Many: a hundred versions are kept, and the bytes of older ones go.
+// TestReplace_Many: a hundred versions are kept, and the bytes of older ones go, also if all have the same time.
 func TestReplace_Many(t *testing.T) {
 	t.Parallel()
-	a := open(t)
+	now := time.Now()
+	a := open(t, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return now } })
 	f := a.upload(t, "a.txt", "text/plain", "content 0")
 	for n := range 104 {
 		a.replace(t, f.ID, "", "", fmt.Sprint("content ", n+1))

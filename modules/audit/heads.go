@@ -99,7 +99,6 @@ func (h *Heads) step(ctx context.Context, t *tenants.Tenant) (more bool, err err
 	if more, err = h.read(ctx, ws, g); err != nil {
 		return false, err
 	}
-	b := ws.Batch()
 	if g.size < signed.tree.N {
 		return false, fmt.Errorf("%w: it has %d leaves, and had %d", errForked, g.size, signed.tree.N)
 	}
@@ -114,18 +113,12 @@ func (h *Heads) step(ctx context.Context, t *tenants.Tenant) (more bool, err err
 		if signed.Text, err = signHead(h.origin(t), now, keys); err != nil {
 			return false, err
 		}
-		if err := errors.Join(g.stage(ctx, b), h.log.tree.heads.In(ws).StageSave(ctx, b, signed)); err != nil {
-			return false, err
-		}
-		return more, b.Commit(ctx)
+		return more, g.save(ctx, signed)
 	}
 	if len(g.changed) == 0 {
 		return false, nil
 	}
-	if err := g.stage(ctx, b); err != nil {
-		return false, err
-	}
-	return more, b.Commit(ctx)
+	return more, g.save(ctx, nil)
 }
 
 // last returns the last head, or one of an empty tree if there is none. Errors: errHead, store.ErrUnavailable.

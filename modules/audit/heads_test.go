@@ -444,7 +444,7 @@ func TestHeads_SeveralReplicas(t *testing.T) {
 	t.Parallel()
 	w := newSealedWorld(t)
 	of := w.Tenant(t, "acme")
-	for range 3 {
+	for range 8 {
 		w.wrote(t, of, 300, time.Millisecond)
 		var all sync.WaitGroup
 		for range 8 {
@@ -459,8 +459,8 @@ func TestHeads_SeveralReplicas(t *testing.T) {
 	}
 	w.advance(t, of)
 	kept := w.head(t, of)
-	if all, one := w.compare(t, of, *kept.Head); !all.Intact || all.Records != 900 || !one.Extends {
-		t.Errorf("got %+v and %+v, want 900 records", all, one)
+	if all, one := w.compare(t, of, *kept.Head); !all.Intact || all.Records != 2400 || !one.Extends {
+		t.Errorf("got %+v and %+v, want 2400 records", all, one)
 	}
 }
 

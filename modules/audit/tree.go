@@ -364,10 +364,33 @@ func (g *growth) have(ctx context.Context, from, to int64) (map[string]bool, err
 	return all, g.each(ctx, "until", func(t *leafTile) int64 { return t.Until }, from, to, note)
 }
 
-// stage adds what the step has added to a batch, from below to above.
-func (g *growth) stage(ctx context.Context, b *store.Batch) error {
-	if err := g.kinds.leaves.In(g.ws).StageSave(ctx, b, g.changed...); err != nil {
-		return err
+// save stores what the step has added, from below to above, and the head, if given. On an engine without transactions each
+// tile is a write of its own: a refused batch would be undone, although another replica may have built on it meanwhile.
+// What a refused step has stored is completed by the next. Errors: store.ErrConflict, *store.DuplicateError,
+// store.ErrUnavailable.
+func (g *growth) save(ctx context.Context, head *signedHead) error {
+	b := g.ws.Batch()
+	var stage []func() error
+	for _, tile := range g.changed {
+		stage = append(stage, func() error { return g.kinds.leaves.In(g.ws).StageSave(ctx, b, tile) })
 	}
-	return g.kinds.tiles.In(g.ws).StageSave(ctx, b, g.above...)
+	for _, tile := range g.above {
+		stage = append(stage, func() error { return g.kinds.tiles.In(g.ws).StageSave(ctx, b, tile) })
+	}
+	if head != nil {
+		stage = append(stage, func() error { return g.kinds.heads.In(g.ws).StageSave(ctx, b, head) })
+	}
+	for i, one := range stage {
+		if err := one(); err != nil {
+			return err
+		}
+		if i < len(stage)-1 && b.Atomic(g.ws) {
+			continue
+		}
+		if err := b.Commit(ctx); err != nil {
+			return err
+		}
+		b = g.ws.Batch()
+	}
+	return nil
 }

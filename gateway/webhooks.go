@@ -73,11 +73,23 @@ func (e sentEvents) Read(
 	ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds []string, cursor string, limit int,
 ) (webhooks.Part, error) {
 	page, err := e.Module.Read(ctx, t, p, strings.Join(kinds, ","), cursor, limit)
-	part := webhooks.Part{Next: page.Next, More: page.More}
-	for _, one := range page.Results {
-		part.Events = append(part.Events, webhooks.Event(one))
+	return webhooks.Part{Next: page.Next, More: page.More, Events: asSent(page.Results)}, err
+}
+
+// At is events.Module.At.
+func (e sentEvents) At(
+	ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds, ids []string,
+) ([]webhooks.Event, bool, error) {
+	found, gone, err := e.Module.At(ctx, t, p, strings.Join(kinds, ","), ids)
+	return asSent(found), gone, err
+}
+
+func asSent(found []events.Event) []webhooks.Event {
+	all := make([]webhooks.Event, len(found))
+	for i := range found {
+		all[i] = webhooks.Event(found[i])
 	}
-	return part, err
+	return all
 }
 
 // Shown is events.Module.Shown.

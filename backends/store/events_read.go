@@ -90,7 +90,8 @@ func (w *Workspace) Events(ctx context.Context, q EventsQuery) (Events, error) {
 }
 
 // EventsAt returns those of the events at the positions that the query asks for and its reader sees, in no order. After and
-// Limit are not considered; there may be at most MaxLimit positions. Errors: ErrUnavailable, ErrQuery.
+// Limit are not considered; there may be at most MaxLimit positions. Errors: ErrEventsGone if the log lacks some of them,
+// besides the others; ErrUnavailable, ErrQuery.
 func (w *Workspace) EventsAt(ctx context.Context, q EventsQuery, positions []int64) ([]Event, error) {
 	if w.home == nil {
 		return nil, fmt.Errorf("%w: the control workspace has no event log", ErrQuery)
@@ -99,9 +100,18 @@ func (w *Workspace) EventsAt(ctx context.Context, q EventsQuery, positions []int
 	for i, at := range positions {
 		ids[i] = positionID(at)
 	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
 	found, err := w.store.events.In(w.whole()).Find(ctx, Query{Filter: In("id", ids...), Limit: len(ids)})
 	if err == nil {
 		err = q.see(ctx, found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(found) < len(ids) {
+		err = ErrEventsGone
 	}
 	return slices.DeleteFunc(found, func(e Event) bool { return e.Seen != Shown }), err
 }

@@ -3,7 +3,9 @@
 package events
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -148,10 +150,27 @@ func (m *Module) Read(
 	if err != nil {
 		return Page{}, err
 	}
+	return asked.read(ctx, callOf(t, p), cursor, limit)
+}
+
+// At returns those of the events with the identifiers that a principal may read now, in the order of the log. gone: the log
+// does not have all of them. kinds are as in a call. Errors: those of a call.
+func (m *Module) At(
+	ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds string, ids []string,
+) (found []Event, gone bool, err error) {
+	asked, err := m.choose(p, t, kinds)
+	if err != nil {
+		return nil, false, err
+	}
+	return asked.at(ctx, callOf(t, p), ids)
+}
+
+// callOf returns a call of the principal.
+func callOf(t *tenants.Tenant, p *tenants.Principal) *operation.Call {
 	c := operation.NewCall(nil, func(string) string { return "" })
 	c.Tenant, c.Principal, c.Scope = t, p, p.Scope(t, nil)
 	c.Workspace = t.Workspace().Scoped(c.Scope)
-	return asked.read(ctx, c, cursor, limit)
+	return c
 }
 
 // Readable returns those of the names of kinds that the principal may read.
@@ -182,27 +201,40 @@ func (m *Module) Shown(ctx context.Context, c *operation.Call, events []Event) (
 	if c.Scope.All {
 		return shown, nil
 	}
-	log, err := c.Tenant.Follow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	at, positions := map[int64]int{}, []int64(nil)
+	var ids []string
 	for i := range events {
-		position, err := log.Position(events[i].ID)
-		if shown[i] && err == nil {
-			at[position] = i
-			positions = append(positions, position)
+		if shown[i] {
+			ids = append(ids, events[i].ID)
 		}
-		shown[i] = false // unless the log says otherwise
 	}
-	if len(positions) == 0 {
-		return shown, nil
-	}
-	found, err := c.Tenant.Workspace().EventsAt(ctx, asked.query(c, len(positions)), positions)
-	for i := range found {
-		shown[at[found[i].Position()]] = true
+	found, _, err := asked.at(ctx, c, ids)
+	for i := range events {
+		shown[i] = slices.ContainsFunc(found, func(e Event) bool { return e.ID == events[i].ID })
 	}
 	return shown, err
+}
+
+// at returns those of the events that a call may be told, in the order of the log. gone: the log does not have all of them.
+func (h choice) at(ctx context.Context, c *operation.Call, ids []string) (found []Event, gone bool, err error) {
+	log, err := c.Tenant.Follow(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	var positions []int64
+	for _, id := range ids {
+		if position, err := log.Position(id); err == nil {
+			positions = append(positions, position)
+		}
+	}
+	all, err := c.Tenant.Workspace().EventsAt(ctx, h.query(c, len(positions)), positions)
+	if gone = len(positions) < len(ids); errors.Is(err, store.ErrEventsGone) {
+		gone, err = true, nil
+	}
+	slices.SortFunc(all, func(a, b store.Event) int { return cmp.Compare(a.Position(), b.Position()) })
+	for i := range all {
+		found = append(found, event(log.Cursor(all[i].Position()), &all[i]))
+	}
+	return found, gone, err
 }
 
 // read returns what a call may be told after a cursor.

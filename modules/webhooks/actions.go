@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,8 +60,8 @@ func (m *Module) actions() []operation.Row {
 	again.Example = Again{From: "k3f4x2m7qa-1043"}
 	again.Docs = operation.Docs{
 		Tag: "Webhooks", Summary: "Send all events since a moment again", Verb: "Send again",
-		Description: "The first event that was sent at that moment or later, and all that follow it in the event log, are sent again, in " +
-			"their order and with their identifiers, as far as the log still has them and the service account may read them now.",
+		Description: "All events that were sent at that moment or later are sent again, in that order and with their identifiers, as " +
+			"far as the event log still has them and the service account may read them now. What happens meanwhile is sent after them.",
 	}
 	one.Name, one.Path, one.Message = "webhooks.resend_one", "/api/webhooks/{id}/deliveries/{delivery}/resend", "Delivery sent again"
 	one.Example, one.Timeout = exampleDelivery(), sendTimeout
@@ -143,10 +144,11 @@ func (m *Module) hurry(ctx context.Context, c *operation.Call) error {
 		return err
 	}
 	_, err = all.Update(ctx, hook, func(p *Progress) error {
-		if p.Cursor != "" && p.NextTry == 0 && p.FailingSince == 0 {
+		if since, _ := p.failing(); p.Cursor != "" && p.NextTry == 0 && since == 0 {
 			return errAtOnce // a round that has begun meanwhile is not to be sent again
 		}
-		p.Cursor, p.NextTry, p.FailingSince = cmp.Or(p.Cursor, begin), 0, 0
+		p.Cursor = cmp.Or(p.Cursor, begin)
+		p.hurry()
 		return nil
 	})
 	if errors.Is(err, errAtOnce) {
@@ -259,7 +261,29 @@ func (m *Module) sendNow(ctx context.Context, c *operation.Call, h *Hook, note *
 	} else if err = notes.Replace(ctx, note); errors.Is(err, store.ErrConflict) {
 		err = nil // another try was noted meanwhile
 	}
+	if err == nil && o.accepted() {
+		err = m.delivered(ctx, c.Tenant, h, note.Event.ID)
+	}
 	return m.deliveryAnswer(note), err
+}
+
+var errNotWaiting = errors.New("the event does not wait")
+
+// delivered has an event that was delivered by hand wait no longer.
+func (m *Module) delivered(ctx context.Context, t *tenants.Tenant, h *Hook, event string) error {
+	_, err := m.Progress.In(t.Workspace()).Update(ctx, h.ID, func(p *Progress) error {
+		n := slices.IndexFunc(p.Waiting, func(w Waiting) bool { return w.ID == event })
+		if n < 0 {
+			return errNotWaiting
+		}
+		p.Waiting = slices.Delete(p.Waiting, n, n+1)
+		return nil
+	})
+	if errors.Is(err, errNotWaiting) || errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	m.look(t.Org.OrgID)
+	return err
 }
 
 type resendInput struct {
@@ -276,64 +300,31 @@ func (in *resendInput) Check(_ *operation.Call, errs *fault.List) {
 
 // Again is the answer of webhooks.resend.
 type Again struct {
-	From string `json:"from" doc:"The first event that is sent again; empty: there is none."`
+	From string `json:"from" doc:"The event that is sent again first; empty: there is none."`
 }
 
 func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in resendInput) (out Again, err error) {
 	c.Note("webhook", h.ID)
 	since, _ := time.Parse(time.RFC3339Nano, in.Since) // Check has read it
-	out.From, err = m.earliest(ctx, c.Workspace, h, since)
-	if err != nil || out.From == "" {
+	from, until := since.UnixMilli(), m.Now().UnixMilli()+1
+	notes, more, err := m.sentSince(ctx, c.Workspace, h, &Progress{AgainFrom: from, AgainUntil: until}, roundEvents)
+	if err != nil || len(notes) == 0 && !more {
 		return out, err
 	}
-	from := position(out.From)
 	_, err = m.Progress.In(c.Tenant.Workspace()).Update(ctx, h.ID, func(p *Progress) error {
-		if logOf(p.Cursor) != logOf(out.From) {
+		n := slices.IndexFunc(notes, func(d Delivery) bool { return logOf(d.Event.ID) == logOf(p.Cursor) })
+		switch {
+		case n >= 0:
+			out.From = notes[n].Event.ID
+		case !more:
 			return fault.One("since", fault.Stale, "the event log begins later: no event from before it can be sent again")
 		}
-		if position(p.Cursor) >= from {
-			p.Cursor = before(out.From)
-		}
-		var kept []string
-		for _, id := range p.Done {
-			if position(id) < from {
-				kept = append(kept, id)
-			}
-		}
-		p.Done, p.Head, p.FailingSince, p.Tries, p.NextTry = kept, "", 0, 0, 0
+		p.AgainFrom, p.AgainAfter, p.AgainUntil = from, "", until
+		p.hurry()
 		return nil
 	})
 	m.look(c.Tenant.Org.OrgID)
 	return out, operation.OrMissing(err, "Webhook not found")
-}
-
-// earliest returns the identifier of the event that comes first in the log, of those that were sent at a moment or later;
-// empty if there is none. Lanes send side by side, so it need not be the one that was sent first. But while an event has not
-// been sent, no more than mostAhead after it are: what comes first is among twice as many notes. Some were sent again since,
-// by hand, so both times of a note count.
-func (m *Module) earliest(ctx context.Context, ws *store.Workspace, h *Hook, since time.Time) (id string, err error) {
-	for _, field := range []string{"created_at", "last_at"} {
-		q := store.Query{
-			Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F(field), store.OpGte, since.UnixMilli())),
-			Sort:   []store.Order{store.Asc(field), store.Asc("id")}, Limit: roundEvents, Bytes: store.BatchBytes,
-		}
-		for q.Offset < 2*mostAhead {
-			part, err := m.Deliveries.In(ws).FindPart(ctx, q)
-			if err != nil {
-				return "", err
-			}
-			for i := range part.Records {
-				e := &part.Records[i].Event
-				if e.Kind != TestKind && (id == "" || logOf(e.ID) == logOf(id) && position(e.ID) < position(id)) {
-					id = e.ID
-				}
-			}
-			if q.Offset += len(part.Records); !part.Cut && len(part.Records) < q.Limit {
-				break
-			}
-		}
-	}
-	return id, nil
 }
 
 type resendOneInput struct {
@@ -365,8 +356,8 @@ func (m *Module) resendOne(ctx context.Context, c *operation.Call, h *Hook, in r
 		if err != nil {
 			return out, err
 		}
-		part, err := m.Events.Read(ctx, c.Tenant, p, []string{note.Event.Kind}, before(note.Event.ID), 1)
-		if isGone(err) || err == nil && (len(part.Events) == 0 || part.Events[0].ID != note.Event.ID) {
+		found, _, err := m.Events.At(ctx, c.Tenant, p, []string{note.Event.Kind}, []string{note.Event.ID})
+		if err == nil && len(found) == 0 {
 			return out, missing
 		}
 		if err != nil {
@@ -379,5 +370,5 @@ func (m *Module) resendOne(ctx context.Context, c *operation.Call, h *Hook, in r
 // isGone reports whether the event log no longer goes back to a cursor.
 func isGone(err error) bool {
 	p, ok := errors.AsType[*operation.Problem](err)
-	return ok && p.Code == http.StatusGone
+	return ok && p.Code == http.StatusGone || errors.Is(err, errGone)
 }

@@ -47,18 +47,80 @@ const (
 	receiverAway = "The receiver has accepted no delivery of an event for three days."
 )
 
-// Progress says how far the deliveries of the webhook with the same identifier have come.
+// Progress says how far the deliveries of the webhook with the same identifier have come. Times are Unix milliseconds.
 type Progress struct {
 	store.Meta
-	Cursor string `json:"cursor"` // all events up to it were delivered
-	// Done are events after Cursor that were delivered too, because a failure delays only what happened to its record.
-	Done []string `json:"done,omitempty"`
-	// Head is the first event that was not accepted, since FailingSince; Tries counts the rounds that delivered
-	// nothing, and the next one begins at NextTry. Times are Unix milliseconds.
-	Head         string `json:"head,omitempty"`
-	FailingSince int64  `json:"failing_since,omitempty"`
-	Tries        int    `json:"tries,omitempty"`
-	NextTry      int64  `json:"next_try,omitempty"`
+	Cursor  string    `json:"cursor"`            // all events up to it were delivered, or wait
+	Waiting []Waiting `json:"waiting,omitempty"` // in the order of the log, at most mostWaiting
+	// The receiver has accepted nothing since AwaySince, in so many rounds with events that it was not sent before; nothing
+	// is sent before NextTry.
+	AwaySince int64 `json:"away_since,omitempty"`
+	Tries     int   `json:"tries,omitempty"`
+	NextTry   int64 `json:"next_try,omitempty"`
+	// What was last tried from AgainFrom until AgainUntil is to be sent again, before what follows Cursor. It is done up to
+	// the note AgainAfter of that moment.
+	AgainFrom  int64  `json:"again_from,omitempty"`
+	AgainAfter string `json:"again_after,omitempty"`
+	AgainUntil int64  `json:"again_until,omitempty"`
+}
+
+// Waiting is an event that was read and has not been delivered. It waits for earlier ones of its record, too.
+type Waiting struct {
+	ID     string `json:"id"`
+	Record string `json:"record"`
+	Since  int64  `json:"since,omitempty"` // when the receiver first did not accept it; 0: it was not tried
+	Tries  int    `json:"tries,omitempty"` // rounds in which the receiver did not accept it
+	Next   int64  `json:"next,omitempty"`  // when it is tried again
+}
+
+// due returns what waits and may be sent now, and the records of which something must wait longer.
+func (p *Progress) due(now int64) (due []Waiting, held map[string]bool) {
+	held = map[string]bool{}
+	for _, w := range p.Waiting {
+		if held[w.Record] = held[w.Record] || w.Next > now; !held[w.Record] {
+			due = append(due, w)
+		}
+	}
+	return due, held
+}
+
+// next returns when what waits can be sent; 0 if nothing waits.
+func (p *Progress) next() (at int64) {
+	seen := map[string]bool{}
+	for _, w := range p.Waiting {
+		if !seen[w.Record] && (len(seen) == 0 || w.Next < at) {
+			at = w.Next
+		}
+		seen[w.Record] = true
+	}
+	if len(seen) == 0 {
+		return 0
+	}
+	return max(at, p.NextTry, 1)
+}
+
+// failing returns since when the receiver does not accept an event, and when it is tried again; 0 if it accepts all.
+func (p *Progress) failing() (since, next int64) {
+	for _, w := range p.Waiting {
+		if w.Since > 0 && (since == 0 || w.Since < since) {
+			since = w.Since
+		}
+		if w.Next > 0 && (next == 0 || w.Next < next) {
+			next = w.Next
+		}
+	}
+	if since == 0 {
+		return 0, 0
+	}
+	return since, max(next, p.NextTry)
+}
+
+// hurry has what waits be tried as if for the first time.
+func (p *Progress) hurry() {
+	for i := range p.Waiting {
+		p.Waiting[i].Since, p.Waiting[i].Tries, p.Waiting[i].Next = 0, 0, 0
+	}
+	p.AwaySince, p.Tries, p.NextTry = 0, 0, 0
 }
 
 // Delivery is a note of what was sent to a webhook for one event.

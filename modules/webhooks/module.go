@@ -39,7 +39,10 @@ type Events interface {
 	// all. Without a cursor it returns the end of the log. Error: a *operation.Problem with the code 410 if the log no
 	// longer goes back so far.
 	Read(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds []string, cursor string, limit int) (Part, error)
-	// Readable returns those of the kinds that the principal may read; all: it may read every kind.
+	// At returns those of the events with the identifiers that the principal may read now, of these kinds, in the order of
+	// the log; no kinds stand for all. gone: the log does not have all of them.
+	At(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds, ids []string) (found []Event, gone bool, err error)
+	// Readable returns those of the kinds that the principal may read.
 	Readable(p *tenants.Principal, t *tenants.Tenant, kinds []string) []string
 	// Shown reports for each of the events, which were read earlier, whether the caller may read it now.
 	Shown(ctx context.Context, c *operation.Call, events []Event) ([]bool, error)
@@ -193,8 +196,10 @@ func (m *Module) answer(h *Hook, p *Progress) Answer {
 	switch {
 	case a.Paused:
 		a.State = "paused"
-	case p.Head != "":
-		a.State, a.FailingSince, a.NextTry = failing, texts.TimeOrNull(p.FailingSince), texts.TimeOrNull(p.NextTry)
+	default:
+		if since, next := p.failing(); since > 0 {
+			a.State, a.FailingSince, a.NextTry = failing, texts.TimeOrNull(since), texts.TimeOrNull(next)
+		}
 	}
 	return a
 }

@@ -18,17 +18,21 @@ import (
 // Bounds of a round: events that are read with the rights of that moment, and sent.
 const (
 	roundEvents = 500         // events of a round
-	mostAhead   = 1500        // events after one that is not accepted, to what happened to other records
+	mostWaiting = 1000        // events that wait
 	roundLanes  = perPair     // tries under way at once; what happened to one record is sent one by one
 	roundAge    = time.Second // after this no further try of the round begins, because rights may have changed
 	giveUpAfter = 3 * 24 * time.Hour
-	skipSaved   = time.Minute // how often it is stored that events were passed over
+	longestRest = 10 * time.Minute // of a receiver that accepts nothing, while there is what it has not refused
+	skipSaved   = time.Minute      // how often it is stored that events were passed over
 )
 
 // pauses are the times between tries within a round. They are short, because the other events of a lane wait.
 func pauses() []time.Duration { return []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} }
 
-// backoff returns how long to wait after so many rounds that delivered nothing.
+// errGone: the event log lacks events that wait.
+var errGone = errors.New("the event log no longer has what waits")
+
+// backoff returns how long to wait after so many rounds in which an event was not accepted.
 func backoff(tries int) time.Duration {
 	steps := []time.Duration{
 		time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
@@ -83,21 +87,30 @@ type round struct {
 	m     *Module
 	t     *tenants.Tenant
 	h     *Hook
+	p     *Progress
 	s     signer
 	began time.Time
 	to    string
 
+	items []item          // what is sent; each is written by its lane alone
+	due   map[string]bool // what waited and was due, by event
+	added []Waiting       // what was read, and waits for an earlier event of its record
+	next  Progress        // where the round ends: the cursor, and what is sent again
+	more  bool            // whether there is more to read
+
 	refused atomic.Int64 // tries in a row that were not accepted, of all lanes
 	gone    atomic.Bool
+	cut     atomic.Bool  // the round ended before all of it was tried
 	wait    atomic.Int64 // the longest time that the receiver asked for, in nanoseconds
-	results []result     // by event; each is written by its lane alone
 }
 
-// result is what came of one event in a round.
-type result struct {
+// item is an event of a round, and what came of it.
+type item struct {
 	outcome
+	event Event
+	waits Waiting   // what is known from rounds before
 	first time.Time // of the first try
-	tries int
+	tries int       // of this round
 }
 
 // passed is how far the events of a webhook were passed over since its progress was stored, in the revision rev.
@@ -125,14 +138,16 @@ func (m *Module) deliver(ctx context.Context, t *tenants.Tenant, h *Hook) (next 
 		if err != nil || ctx.Err() != nil {
 			return time.Time{}, cmp.Or(err, ctx.Err())
 		}
-		if p.NextTry > 0 {
+		now := m.Now()
+		switch next := p.next(); {
+		case p.NextTry > now.UnixMilli():
 			return time.UnixMilli(p.NextTry), nil
-		}
-		if !more {
+		case !more && next == 0:
 			return time.Time{}, nil
-		}
-		if time.Since(began) > lookEvery {
-			return m.Now(), nil
+		case !more && next > now.UnixMilli():
+			return time.UnixMilli(next), nil
+		case time.Since(began) > lookEvery:
+			return now, nil
 		}
 	}
 }
@@ -170,7 +185,7 @@ func (m *Module) progress(ctx context.Context, t *tenants.Tenant, h *Hook) (*Pro
 	return p, err
 }
 
-// oneRound sends the next events, and stores what came of it. It reports whether more can be sent at once.
+// oneRound sends what is due, and stores what came of it. It reports whether there may be more to read.
 func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress) (more bool, err error) {
 	who, err := m.Accounts.AccountPrincipal(ctx, t, h.Account)
 	if errors.Is(err, tenants.ErrDenied) {
@@ -179,55 +194,140 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 	if err != nil {
 		return false, err
 	}
-	part, err := m.next(ctx, t, h, p, who)
-	if isGone(err) {
-		p.Cursor, p.Done = "", nil
+	r := &round{m: m, t: t, h: h, p: p, to: receiver(h.URL)}
+	if err := r.read(ctx, who); isGone(err) {
+		*p = Progress{Meta: p.Meta}
 		return false, m.pause(ctx, t, h, p, logGone)
-	}
-	if err != nil {
+	} else if err != nil {
 		return false, err
 	}
-	events := p.undone(part.Events)
-	if len(events) == 0 && p.Head != "" { // what was not accepted is gone, or is not for this account any more
-		p.Cursor, p.Done, p.Head, p.FailingSince, p.Tries, p.NextTry = part.Next, nil, "", 0, 0, 0
-		return part.More, m.Progress.In(t.Workspace().BeyondQuota()).Replace(ctx, p)
+	if len(r.items) == 0 {
+		if len(r.due) == 0 && len(r.added) == 0 && p.AgainUntil == r.next.AgainUntil && p.AgainAfter == r.next.AgainAfter {
+			return r.more, m.pass(ctx, t, h, p, r.next.Cursor)
+		}
+		r.settle()
+		return r.more, m.Progress.In(t.Workspace().BeyondQuota()).Replace(ctx, p)
 	}
-	if len(events) == 0 {
-		return part.More, m.pass(ctx, t, h, p, part)
-	}
-	r := &round{m: m, t: t, h: h, began: time.Now(), to: receiver(h.URL)}
 	if r.s, err = m.signerOf(ctx, t, h); err != nil {
 		return false, err
 	}
-	r.send(ctx, events)
-	if !slices.ContainsFunc(r.results, func(res result) bool { return res.tries > 0 }) {
+	r.send(ctx)
+	if !slices.ContainsFunc(r.items, func(i item) bool { return i.tries > 0 }) {
 		return true, ctx.Err()
 	}
-	settled := r.settle(p, part, events)
-	if err := m.save(ctx, t, h, p, r, events); err != nil {
+	r.settle()
+	if err := m.save(ctx, t, h, p, r.items); err != nil {
 		return false, err
 	}
 	switch {
 	case r.gone.Load():
 		return false, m.pause(ctx, t, h, p, receiverGone)
-	case p.Head != "" && m.Now().UnixMilli()-p.FailingSince >= giveUpAfter.Milliseconds():
+	case slices.ContainsFunc(r.items, func(i item) bool {
+		return i.tries > 0 && !i.accepted() && m.Now().UnixMilli()-i.waits.Since >= giveUpAfter.Milliseconds()
+	}):
 		return false, m.pause(ctx, t, h, p, receiverAway)
 	}
-	return part.More || !settled, nil
+	return r.more, nil
 }
 
-// undone returns those of the events that were not delivered.
-func (p *Progress) undone(events []Event) []Event {
-	return slices.DeleteFunc(events, func(e Event) bool { return slices.Contains(p.Done, e.ID) })
-}
-
-// next reads the events that follow.
-func (m *Module) next(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, who *tenants.Principal) (Part, error) {
-	kinds := h.Kinds
+// read reads what the round sends, with the rights of this moment: what waits and is due, and then what is to be sent again,
+// or follows. Errors: see isGone; store.ErrUnavailable.
+func (r *round) read(ctx context.Context, who *tenants.Principal) error {
+	p := r.p
+	r.next, r.due = *p, map[string]bool{}
+	kinds := r.h.Kinds
 	if len(kinds) > 0 {
-		if kinds = m.Events.Readable(who, t, kinds); len(kinds) == 0 { // nothing is for this account
-			return m.Events.Read(ctx, t, who, nil, "", 1)
+		kinds = r.m.Events.Readable(who, r.t, kinds)
+	}
+	nothing := len(r.h.Kinds) > 0 && len(kinds) == 0 // is for this account
+	due, held := p.due(r.m.Now().UnixMilli())
+	known := map[string]Waiting{}
+	for _, w := range p.Waiting {
+		known[w.ID] = w
+	}
+	due = due[:min(len(due), roundEvents)]
+	ids := make([]string, len(due))
+	for i, w := range due {
+		ids[i], r.due[w.ID] = w.ID, true
+	}
+	if len(ids) > 0 && !nothing {
+		found, gone, err := r.m.Events.At(ctx, r.t, who, kinds, ids)
+		if err != nil {
+			return err
 		}
+		if gone {
+			return errGone
+		}
+		for _, e := range found {
+			r.items = append(r.items, item{event: e, waits: known[e.ID]})
+		}
+	}
+	room := min(roundEvents-len(due), mostWaiting-len(p.Waiting))
+	if room <= 0 {
+		r.more = len(due) > 0 // once there is room
+		return nil
+	}
+	read, err := r.follow(ctx, who, kinds, nothing, room)
+	for _, e := range read {
+		w := Waiting{ID: e.ID, Record: e.Record}
+		switch _, waits := known[e.ID]; {
+		case waits:
+		case held[e.Record]:
+			r.added = append(r.added, w)
+		default:
+			r.items = append(r.items, item{event: e, waits: w})
+		}
+	}
+	return err
+}
+
+// follow reads what is to be sent again, or else what follows the cursor.
+func (r *round) follow(ctx context.Context, who *tenants.Principal, kinds []string, nothing bool, limit int) ([]Event, error) {
+	if r.p.AgainUntil == 0 {
+		part, err := r.m.following(ctx, r.t, r.h, r.p, who, kinds, nothing, limit)
+		r.next.Cursor, r.more = part.Next, part.More
+		return part.Events, err
+	}
+	notes, more, err := r.m.sentSince(ctx, r.t.Workspace(), r.h, r.p, limit)
+	if err != nil {
+		return nil, err
+	}
+	if r.more = true; !more {
+		r.next.AgainFrom, r.next.AgainAfter, r.next.AgainUntil = 0, "", 0
+	} else {
+		last := notes[len(notes)-1]
+		r.next.AgainFrom, r.next.AgainAfter = last.LastAt, last.ID
+	}
+	var ids []string
+	for i := range notes {
+		ids = append(ids, notes[i].Event.ID)
+	}
+	if nothing || len(ids) == 0 {
+		return nil, nil
+	}
+	found, _, err := r.m.Events.At(ctx, r.t, who, kinds, ids)
+	return found, err
+}
+
+// sentSince returns the next notes of what is to be sent again, and whether there are more.
+func (m *Module) sentSince(ctx context.Context, ws *store.Workspace, h *Hook, p *Progress, limit int) ([]Delivery, bool, error) {
+	at := store.F("last_at")
+	found, err := m.Deliveries.In(ws).FindPart(ctx, store.Query{
+		Filter: store.All(
+			store.Eq("webhook", h.ID), store.Where(at, store.OpGte, p.AgainFrom), store.Where(at, store.OpLt, p.AgainUntil),
+			store.AnyOf(store.Where(at, store.OpGt, p.AgainFrom), store.Where(store.F("id"), store.OpGt, p.AgainAfter)),
+		),
+		Sort: []store.Order{store.Asc("last_at")}, Limit: limit, Bytes: store.BatchBytes,
+	})
+	return found.Records, found.Cut || len(found.Records) == limit, err
+}
+
+// following reads the events that follow the cursor. nothing: none is for the account.
+func (m *Module) following(
+	ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, who *tenants.Principal, kinds []string, nothing bool, limit int,
+) (Part, error) {
+	if nothing {
+		return m.Events.Read(ctx, t, who, nil, "", 1)
 	}
 	from := p.Cursor
 	m.mu.Lock()
@@ -235,19 +335,19 @@ func (m *Module) next(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 		from = over.cursor
 	}
 	m.mu.Unlock()
-	return m.Events.Read(ctx, t, who, kinds, from, min(roundEvents+len(p.Done), mostAhead))
+	return m.Events.Read(ctx, t, who, kinds, from, limit)
 }
 
-// pass notes that there is nothing to send up to the end of the part. That is stored now and then.
-func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, part Part) error {
+// pass notes that there is nothing to send up to a cursor. That is stored now and then.
+func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, to string) error {
 	key := pair{t.Org.OrgID, h.ID}
 	m.mu.Lock()
 	over, ok := m.read[key]
 	if !ok || over.rev != p.Rev {
 		over = passed{rev: p.Rev, at: time.Now()}
 	}
-	over.cursor = part.Next
-	late := p.Cursor == "" || len(p.Done) > 0 || time.Since(over.at) > skipSaved && part.Next != p.Cursor
+	over.cursor = to
+	late := p.Cursor == "" || time.Since(over.at) > skipSaved && to != p.Cursor
 	if m.read[key] = over; late {
 		delete(m.read, key)
 	}
@@ -255,48 +355,45 @@ func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	if !late {
 		return nil
 	}
-	p.Cursor, p.Done = part.Next, nil
+	p.Cursor = to
 	return m.Progress.In(t.Workspace()).Replace(ctx, p)
 }
 
 // send sends the events in lanes. What happened to one record is in one lane, and in its order.
-func (r *round) send(ctx context.Context, events []Event) {
-	r.results = make([]result, len(events))
-	lanes := make([][]int, min(roundLanes, len(events)))
+func (r *round) send(ctx context.Context) {
+	r.began = time.Now()
+	lanes := make([][]*item, min(roundLanes, len(r.items)))
 	seed := maphash.MakeSeed()
-	for i := range events {
-		if len(lanes) > 0 {
-			n := maphash.String(seed, events[i].Record) % uint64(len(lanes))
-			lanes[n] = append(lanes[n], i)
-		}
+	for i := range r.items {
+		n := maphash.String(seed, r.items[i].event.Record) % uint64(len(lanes))
+		lanes[n] = append(lanes[n], &r.items[i])
 	}
 	var sending sync.WaitGroup
 	for _, lane := range lanes {
 		if len(lane) > 0 {
-			sending.Go(func() { r.lane(ctx, events, lane) })
+			sending.Go(func() { r.lane(ctx, lane) })
 		}
 	}
 	sending.Wait()
 }
 
 // lane sends events one after the other. After a failure it leaves out what happened to the same record later.
-func (r *round) lane(ctx context.Context, events []Event, lane []int) {
+func (r *round) lane(ctx context.Context, lane []*item) {
 	leave, err := r.m.enter(ctx, r.t.Org.OrgID, r.to)
 	if err != nil {
 		return
 	}
 	defer leave()
-	var stuck map[string]bool
+	stuck := map[string]bool{}
 	for _, i := range lane {
+		if stuck[i.event.Record] {
+			continue
+		}
 		if r.over(ctx) {
+			r.cut.Store(true)
 			return
 		}
-		if e := &events[i]; !stuck[e.Record] && !r.one(ctx, e, &r.results[i]) {
-			if stuck == nil {
-				stuck = map[string]bool{}
-			}
-			stuck[e.Record] = true
-		}
+		stuck[i.event.Record] = !r.one(ctx, i)
 	}
 }
 
@@ -306,9 +403,9 @@ func (r *round) over(ctx context.Context) bool {
 }
 
 // one tries to deliver an event, a few times.
-func (r *round) one(ctx context.Context, e *Event, into *result) bool {
+func (r *round) one(ctx context.Context, into *item) bool {
 	for n := 0; ; n++ {
-		o := r.m.try(ctx, r.h, r.s, e)
+		o := r.m.try(ctx, r.h, r.s, &into.event)
 		if ctx.Err() != nil && !o.accepted() { // this process ends, or has lost the webhook
 			return false
 		}
@@ -339,55 +436,50 @@ func (r *round) one(ctx context.Context, e *Event, into *result) bool {
 	}
 }
 
-// settle moves the progress on by what was delivered. It reports whether every event of the part was.
-func (r *round) settle(p *Progress, part Part, events []Event) bool {
-	accepted := map[string]bool{}
-	for _, id := range p.Done {
-		accepted[id] = true
-	}
-	some, head := false, ""
-	for i := range events {
-		if res := &r.results[i]; res.tries > 0 && res.accepted() {
-			accepted[events[i].ID], some = true, true
-		} else if res.tries > 0 && head == "" {
-			head = events[i].ID
+// settle moves the progress on by what came of the round.
+func (r *round) settle() {
+	p, now := r.p, r.m.Now()
+	waiting := slices.DeleteFunc(slices.Clone(p.Waiting), func(w Waiting) bool { return r.due[w.ID] })
+	waiting = append(waiting, r.added...)
+	accepted, fresh := false, false
+	for i := range r.items {
+		one := &r.items[i]
+		if one.tries > 0 && one.accepted() {
+			accepted = true
+			continue
 		}
+		if w := &one.waits; one.tries > 0 {
+			fresh = fresh || w.Tries == 0
+			w.Since, w.Tries = cmp.Or(w.Since, now.UnixMilli()), w.Tries+1
+			w.Next = now.Add(backoff(w.Tries)).UnixMilli()
+		}
+		waiting = append(waiting, one.waits)
 	}
-	open := slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return accepted[e.ID] })
-	if len(open) == 0 {
-		p.Cursor, p.Done = part.Next, nil
-	} else {
-		first := position(open[0].ID)
-		p.Cursor = before(open[0].ID)
-		p.Done = slices.DeleteFunc(sortedIDs(accepted), func(id string) bool { return position(id) < first })
-	}
-	r.plan(p, head, some)
-	return len(open) == 0
+	slices.SortFunc(waiting, func(a, b Waiting) int { return cmp.Compare(position(a.ID), position(b.ID)) })
+	p.Waiting, p.Cursor = waiting, r.next.Cursor
+	p.AgainFrom, p.AgainAfter, p.AgainUntil = r.next.AgainFrom, r.next.AgainAfter, r.next.AgainUntil
+	r.plan(now, accepted, fresh)
 }
 
-func sortedIDs(ids map[string]bool) []string {
-	all := make([]string, 0, len(ids))
-	for id := range ids {
-		all = append(all, id)
+// plan says when the next round may begin. An event that is refused while others are accepted waits alone; a receiver that
+// accepts nothing of what is new to it is left alone for a time.
+func (r *round) plan(now time.Time, accepted, fresh bool) {
+	p := r.p
+	switch {
+	case accepted:
+		for i := range p.Waiting {
+			if w := &p.Waiting[i]; p.AwaySince > 0 && w.Since >= p.AwaySince {
+				w.Next = 0 // it was refused because everything was
+			}
+		}
+		p.AwaySince, p.Tries, p.NextTry = 0, 0, 0
+	case fresh || r.cut.Load():
+		p.AwaySince, p.Tries = cmp.Or(p.AwaySince, now.UnixMilli()), p.Tries+1
+		p.NextTry = now.Add(min(backoff(p.Tries), longestRest)).UnixMilli()
 	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(position(a), position(b)) })
-	return all
-}
-
-// plan says when to try again; head is the first event that was not accepted, if there is one.
-func (r *round) plan(p *Progress, head string, some bool) {
-	now := r.m.Now()
-	if head == "" {
-		p.Head, p.FailingSince, p.Tries, p.NextTry = "", 0, 0, 0
-		return
+	if wait := time.Duration(r.wait.Load()); wait > 0 {
+		p.NextTry = max(p.NextTry, now.Add(wait).UnixMilli())
 	}
-	if p.Head != head || p.FailingSince == 0 {
-		p.Head, p.FailingSince = head, now.UnixMilli()
-	}
-	if p.Tries++; some {
-		p.Tries = 1
-	}
-	p.NextTry = now.Add(max(backoff(p.Tries), time.Duration(r.wait.Load()))).UnixMilli()
 }
 
 // saveTimeout bounds storing what came of a round, also when this process ends.
@@ -395,15 +487,15 @@ const saveTimeout = 5 * time.Second
 
 // save stores the notes of a round together with the progress. Error: store.ErrConflict if somebody else has changed the
 // progress; the events are sent again then.
-func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, r *round, events []Event) error {
+func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, items []item) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	ws := t.Workspace().BeyondQuota()
 	notes := m.Deliveries.In(ws)
 	var ids []string
-	for i := range events {
-		if r.results[i].tries > 0 {
-			ids = append(ids, deliveryID(h.ID, events[i].ID))
+	for i := range items {
+		if items[i].tries > 0 {
+			ids = append(ids, deliveryID(h.ID, items[i].event.ID))
 		}
 	}
 	known := map[string]*Delivery{}
@@ -418,21 +510,22 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	}
 	b := ws.Batch()
 	var added, changed []*Delivery
-	for i := range events {
-		res := &r.results[i]
-		if res.tries == 0 {
+	for i := range items {
+		one := &items[i]
+		if one.tries == 0 {
 			continue
 		}
-		id := deliveryID(h.ID, events[i].ID)
+		id := deliveryID(h.ID, one.event.ID)
 		d := known[id]
 		if d == nil {
-			d = &Delivery{Meta: store.Meta{ID: id, CreatedAt: res.first.UnixMilli()}, Webhook: h.ID, Event: events[i]}
+			d = &Delivery{Meta: store.Meta{ID: id, CreatedAt: one.first.UnixMilli()}, Webhook: h.ID, Event: one.event}
 			added = append(added, d)
 		} else {
-			d.Event, changed = events[i], append(changed, d)
+			d.Event, changed = one.event, append(changed, d)
 		}
-		d.Tries += res.tries - 1
-		d.note(&res.outcome)
+		d.Tries += one.tries - 1
+		d.note(&one.outcome)
+		d.LastAt = max(d.LastAt, p.AgainUntil) // with clocks that differ, too, it is sent again once
 	}
 	err := cmp.Or(
 		notes.StageInsert(b, added...), notes.StageReplace(ctx, b, changed...), m.Progress.In(ws).StageReplace(ctx, b, p),
@@ -446,9 +539,10 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 
 // pause tells that the webhook is paused, and why, and stores it with the progress. If that fails, both are done again.
 func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, why string) error {
-	ws, since := t.Workspace().BeyondQuota(), time.UnixMilli(cmp.Or(p.FailingSince, h.UpdatedAt))
+	ws := t.Workspace().BeyondQuota()
 	if m.Paused != nil {
-		if err := m.Paused(ctx, t, h, since, why); err != nil {
+		since, _ := p.failing()
+		if err := m.Paused(ctx, t, h, time.UnixMilli(cmp.Or(since, h.UpdatedAt)), why); err != nil {
 			return err
 		}
 	}
@@ -459,7 +553,7 @@ func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progr
 	if !paused.Paused {
 		paused.Paused, paused.Reason = true, why
 	}
-	p.Head, p.FailingSince, p.Tries, p.NextTry = "", 0, 0, 0
+	p.hurry()       // once it is resumed
 	b := ws.Batch() // a webhook that goes on without its progress would leave events out in silence
 	if err := cmp.Or(m.Progress.In(ws).StageReplace(ctx, b, p), m.Hooks.In(ws).StageReplace(ctx, b, paused)); err != nil {
 		b.Discard()

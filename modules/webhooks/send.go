@@ -115,7 +115,10 @@ func (m *Module) try(ctx context.Context, h *Hook, s signer, e *Event) (o outcom
 	case o.status >= 300 && o.status < 400:
 		o.err = fmt.Sprintf("the receiver answered %d; redirects are not followed", o.status)
 	case o.status < 200 || o.status >= 300:
-		o.err, o.wait = fmt.Sprintf("the receiver answered %d", o.status), retryAfter(answer.Header.Get("Retry-After"), o.at)
+		o.err = fmt.Sprintf("the receiver answered %d", o.status)
+		if o.status == http.StatusTooManyRequests || o.status == http.StatusServiceUnavailable { // about itself, not about the event
+			o.wait = retryAfter(answer.Header.Get("Retry-After"), o.at)
+		}
 	case err != nil:
 		o.err = "the answer broke off: " + reason(err)
 	}

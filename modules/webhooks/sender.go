@@ -258,7 +258,8 @@ func (m *Module) waits(ctx context.Context, t *tenants.Tenant, hooks []*Hook) (b
 		if p.NextTry > m.Now().UnixMilli() {
 			continue
 		}
-		if p.NextTry > 0 || p.Cursor == "" || p.Head != "" {
+		due, _ := p.due(m.Now().UnixMilli())
+		if p.NextTry > 0 || p.Cursor == "" || len(due) > 0 || p.AgainUntil > 0 {
 			return true, nil
 		}
 		who, err := m.Accounts.AccountPrincipal(ctx, t, h.Account)
@@ -268,12 +269,13 @@ func (m *Module) waits(ctx context.Context, t *tenants.Tenant, hooks []*Hook) (b
 		if err != nil {
 			return false, err
 		}
-		part, err := m.next(ctx, t, h, p, who)
-		if isGone(err) || err == nil && len(p.undone(part.Events)) > 0 {
+		r := &round{m: m, t: t, h: h, p: p}
+		err = r.read(ctx, who)
+		if isGone(err) || len(r.items) > 0 || len(r.added) > 0 {
 			return true, nil
 		}
 		if err == nil {
-			err = m.pass(ctx, t, h, p, part)
+			err = m.pass(ctx, t, h, p, r.next.Cursor)
 		}
 		if err != nil && !errors.Is(err, store.ErrConflict) {
 			return false, err

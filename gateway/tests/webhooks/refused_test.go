@@ -1,0 +1,202 @@
+package webhooks
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/modules/webhooks"
+)
+
+// refusing has the receiver refuse what happens to the records until they are taken from the map.
+func (r *receiver) refusing(records ...string) {
+	r.answering(func(_ int, m message, w http.ResponseWriter) bool {
+		if slices.Contains(records, m.Data.Record) {
+			w.Header().Set("Retry-After", "7200") // of an answer about the event, not about the receiver
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			return false
+		}
+		return true
+	})
+}
+
+// awaitRecord waits until n events of a record were accepted, and returns their revisions.
+func (r *receiver) awaitRecord(t *testing.T, id string, n int) (revisions []int64) {
+	t.Helper()
+	r.await(t, fmt.Sprintf("%d events of %s", n, id), func(accepted, _ []message) bool {
+		revisions = nil
+		for i := range accepted {
+			if accepted[i].Data.Record == id && !slices.Contains(revisions, accepted[i].Data.Revision) {
+				revisions = append(revisions, accepted[i].Data.Revision)
+			}
+		}
+		return len(revisions) >= n
+	})
+	return revisions
+}
+
+// progressOf returns how far a webhook has come.
+func progressOf(t *testing.T, o *gatewaytest.Org, id string) *webhooks.Progress {
+	t.Helper()
+	p, err := o.App.Webhooks().Progress.In(o.Tenant(t).Workspace()).Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestRefusedEventsDelayTheirRecordsAlone: events that a receiver refuses, with little and with a lot happening besides, keep
+// only later events of their records waiting, which arrive in order once the receiver accepts them.
+func TestRefusedEventsDelayTheirRecordsAlone(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	r.answering(refuse(http.StatusInternalServerError))
+	refused := []string{root.Create(t, "/api/contacts", `{"first_name":"A"}`), root.Create(t, "/api/contacts", `{"first_name":"B"}`)}
+	awaitFailing(t, root, h.ID)
+	r.refusing(refused...)
+	others := 0
+	other := func() string {
+		t.Helper()
+		others++
+		id := root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"N%d"}`, others))
+		r.awaitRecord(t, id, 1)
+		return id
+	}
+	clock.add(20 * time.Minute) // for a receiver that seemed to be away
+	other()
+	for i, id := range refused {
+		for n := range 3 {
+			root.Want(t, http.MethodPut, "/api/contacts/"+id, fmt.Sprintf(`{"first_name":"M%d%d"}`, i, n), 200, "")
+		}
+	}
+	for range 12 { // tries become rare meanwhile
+		clock.add(3 * time.Hour)
+		root = again(t, acme)
+		awaitFailing(t, root, h.ID)
+		other()
+	}
+	for i := range 1200 { // more than wait at most
+		root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"L%d"}`, i))
+	}
+	other()
+	if p := progressOf(t, acme, h.ID); len(p.Waiting) > 8 {
+		t.Errorf("%d events wait, want only those of the refused records", len(p.Waiting))
+	}
+	r.answering(nil)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
+	for _, id := range refused {
+		if got := r.awaitRecord(t, id, 4); !slices.Equal(got, []int64{1, 2, 3, 4}) {
+			t.Errorf("got the revisions %v, want 1 to 4 in order", got)
+		}
+	}
+	awaitState(t, root, h.ID, "active")
+}
+
+// TestWaitingIsBounded: of a refused record that changes often, only so much waits, and all of it arrives later. All of it can
+// be sent again, before what happens then.
+func TestWaitingIsBounded(t *testing.T) {
+	t.Parallel()
+	const changes = 1200
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	r.answering(refuse(http.StatusInternalServerError))
+	id := root.Create(t, "/api/contacts", `{"first_name":"A"}`)
+	for i := range changes {
+		root.Want(t, http.MethodPut, "/api/contacts/"+id, fmt.Sprintf(`{"first_name":"M%d"}`, i), 200, "")
+	}
+	fixture.Await(t, "a thousand events wait", func() bool {
+		root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
+		return len(progressOf(t, acme, h.ID).Waiting) == 1000
+	})
+	r.answering(nil)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
+	if got := r.awaitRecord(t, id, changes+1); !slices.IsSorted(got) {
+		t.Errorf("got the revisions out of order: %v", got)
+	}
+	fixture.Await(t, "nothing waits", func() bool { return len(progressOf(t, acme, h.ID).Waiting) == 0 })
+
+	since := time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resend", fmt.Sprintf(`{"since":%q}`, since), 200, "")
+	root.Want(t, http.MethodPut, "/api/contacts/"+id, `{"first_name":"Z"}`, 200, "")
+	r.awaitRecord(t, id, changes+2)
+	var got []int64
+	for _, m := range r.awaitSome(t, 0)[changes+1:] {
+		if len(got) == 0 || got[len(got)-1] != m.Data.Revision {
+			got = append(got, m.Data.Revision)
+		}
+	}
+	if len(got) != changes+2 || !slices.IsSorted(got) {
+		t.Errorf("got %d events again, in order: %t; want all, and then the new one", len(got), slices.IsSorted(got))
+	}
+}
+
+// TestRefusedEventsAreLost: an event that is refused for longer than events are kept is told to be lost, although deliveries
+// have gone on.
+func TestRefusedEventsAreLost(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	keep := func(c *config.Config, _ *gateway.Options) { c.Events.Keep = 24 * time.Hour }
+	acme := gatewaytest.Start(t, inside, clock.option, keep).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	refused := ""
+	r.answering(func(_ int, m message, w http.ResponseWriter) bool {
+		if refused == "" || refused == m.Data.Record {
+			refused = m.Data.Record
+			w.WriteHeader(http.StatusInternalServerError)
+			return false
+		}
+		return true
+	})
+	root.Create(t, "/api/contacts", `{"first_name":"A"}`)
+	awaitFailing(t, root, h.ID)
+	r.awaitRecord(t, root.Create(t, "/api/contacts", `{"first_name":"B"}`), 1)
+	clock.add(30 * time.Hour)
+	root = again(t, acme)
+	r.awaitRecord(t, root.Create(t, "/api/contacts", `{"first_name":"C"}`), 1)
+	fixture.EmptyTrash(t, acme.App)
+	clock.add(9 * time.Hour)
+	awaitState(t, root, h.ID, "paused")
+	if s := state(t, root, h.ID); !strings.Contains(s.PausedReason, "Events were lost") {
+		t.Errorf("paused because: %q, want that events were lost", s.PausedReason)
+	}
+}
+
+// TestDeliveredByHand: a refused event that is sent again by hand, and accepted, waits no longer, and later ones of its record
+// follow.
+func TestDeliveredByHand(t *testing.T) {
+	t.Parallel()
+	r := receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	r.answering(func(_ int, _ message, w http.ResponseWriter) bool {
+		w.Header().Set("Retry-After", "7200")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return false
+	})
+	id := root.Create(t, "/api/contacts", `{"first_name":"A"}`)
+	root.Want(t, http.MethodPut, "/api/contacts/"+id, `{"first_name":"B"}`, 200, "")
+	awaitFailing(t, root, h.ID)
+	r.answering(nil)
+	a := root.Want(t, http.MethodGet, "/api/webhooks/CRM/deliveries", "", 200, "")
+	var page struct{ Results []struct{ ID string } }
+	decode(t, a, &page)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/deliveries/"+page.Results[0].ID+"/resend", "", 200, `"delivered"`)
+	if p := progressOf(t, acme, h.ID); slices.ContainsFunc(p.Waiting, func(w webhooks.Waiting) bool { return w.Since > 0 }) {
+		t.Errorf("%+v waits, want only what was not tried", p.Waiting)
+	}
+	awaitState(t, root, h.ID, "active")
+}

@@ -308,6 +308,7 @@ func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in rese
 	since, _ := time.Parse(time.RFC3339Nano, in.Since) // Check has read it
 	from, until := since.UnixMilli(), m.Now().UnixMilli()+1
 	notes, more, err := m.sentSince(ctx, c.Workspace, h, &Progress{AgainFrom: from, AgainUntil: until}, roundEvents)
+	notes = slices.DeleteFunc(notes, func(d Delivery) bool { return d.Event.Kind == TestKind })
 	if err != nil || len(notes) == 0 && !more {
 		return out, err
 	}

@@ -60,8 +60,9 @@ func (m *Module) actions() []operation.Row {
 	again.Example = Again{From: "k3f4x2m7qa-1043"}
 	again.Docs = operation.Docs{
 		Tag: "Webhooks", Summary: "Send all events since a moment again", Verb: "Send again",
-		Description: "All events that were sent at that moment or later are sent again, in that order and with their identifiers, as " +
-			"far as the event log still has them and the service account may read them now. What happens meanwhile is sent after them.",
+		Description: "All events that were last tried at that moment or later are sent again, with their identifiers and those of one " +
+			"record in their order, as far as the event log still has them and the service account may read them now. What waits or " +
+			"happens meanwhile is sent after them.",
 	}
 	one.Name, one.Path, one.Message = "webhooks.resend_one", "/api/webhooks/{id}/deliveries/{delivery}/resend", "Delivery sent again"
 	one.Example, one.Timeout = exampleDelivery(), sendTimeout
@@ -269,14 +270,15 @@ func (m *Module) sendNow(ctx context.Context, c *operation.Call, h *Hook, note *
 
 var errNotWaiting = errors.New("the event does not wait")
 
-// delivered has an event that was delivered by hand wait no longer.
+// delivered has an event that was delivered by hand wait no longer, and the receiver be left alone no longer.
 func (m *Module) delivered(ctx context.Context, t *tenants.Tenant, h *Hook, event string) error {
 	_, err := m.Progress.In(t.Workspace()).Update(ctx, h.ID, func(p *Progress) error {
-		n := slices.IndexFunc(p.Waiting, func(w Waiting) bool { return w.ID == event })
-		if n < 0 {
+		left := slices.DeleteFunc(slices.Clone(p.Waiting), func(w Waiting) bool { return w.ID == event })
+		if len(left) == len(p.Waiting) && p.NextTry <= m.Now().UnixMilli() {
 			return errNotWaiting
 		}
-		p.Waiting = slices.Delete(p.Waiting, n, n+1)
+		p.Waiting = left
+		p.answered()
 		return nil
 	})
 	if errors.Is(err, errNotWaiting) || errors.Is(err, store.ErrNotFound) {
@@ -306,7 +308,18 @@ type Again struct {
 func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in resendInput) (out Again, err error) {
 	c.Note("webhook", h.ID)
 	since, _ := time.Parse(time.RFC3339Nano, in.Since) // Check has read it
-	from, until := since.UnixMilli(), m.Now().UnixMilli()+1
+	from := since.UnixMilli()
+	newest, err := m.Deliveries.In(c.Workspace).First(ctx, store.Query{ // which a replica whose clock is ahead may have noted
+		Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F("last_at"), store.OpGte, from)),
+		Sort:   []store.Order{store.Desc("last_at")},
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	until := newest.LastAt + 1
 	notes, more, err := m.sentSince(ctx, c.Workspace, h, &Progress{AgainFrom: from, AgainUntil: until}, roundEvents)
 	notes = slices.DeleteFunc(notes, func(d Delivery) bool { return d.Event.Kind == TestKind })
 	if err != nil || len(notes) == 0 && !more {
@@ -320,8 +333,7 @@ func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in rese
 		case !more:
 			return fault.One("since", fault.Stale, "the event log begins later: no event from before it can be sent again")
 		}
-		p.AgainFrom, p.AgainAfter, p.AgainUntil = from, "", until
-		p.hurry()
+		p.again(from, until)
 		return nil
 	})
 	m.look(c.Tenant.Org.OrgID)

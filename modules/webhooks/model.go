@@ -1,8 +1,10 @@
 package webhooks
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,7 +53,7 @@ const (
 type Progress struct {
 	store.Meta
 	Cursor  string    `json:"cursor"`            // all events up to it were delivered, or wait
-	Waiting []Waiting `json:"waiting,omitempty"` // in the order of the log, at most mostWaiting
+	Waiting []Waiting `json:"waiting,omitempty"` // in the order of the log, about mostWaiting at most
 	// The receiver has accepted nothing since AwaySince, in so many rounds with events that it was not sent before; nothing
 	// is sent before NextTry.
 	AwaySince int64 `json:"away_since,omitempty"`
@@ -62,6 +64,8 @@ type Progress struct {
 	AgainFrom  int64  `json:"again_from,omitempty"`
 	AgainAfter string `json:"again_after,omitempty"`
 	AgainUntil int64  `json:"again_until,omitempty"`
+	// Later are what waited when that was asked for: it comes after it.
+	Later []Waiting `json:"later,omitempty"`
 }
 
 // Waiting is an event that was read and has not been delivered. It waits for earlier ones of its record, too.
@@ -73,11 +77,26 @@ type Waiting struct {
 	Next   int64  `json:"next,omitempty"`  // when it is tried again
 }
 
-// due returns what waits and may be sent now, and the records of which something must wait longer.
+// due returns what waits and may be sent now, and the records of which something must wait longer. Of records of which an
+// event was refused there are at most mostRefused, those whose time came first.
 func (p *Progress) due(now int64) (due []Waiting, held map[string]bool) {
 	held = map[string]bool{}
+	seen := map[string]bool{}
+	var refused []Waiting
 	for _, w := range p.Waiting {
-		if held[w.Record] = held[w.Record] || w.Next > now; !held[w.Record] {
+		if !seen[w.Record] && w.Next > now {
+			held[w.Record] = true
+		} else if !seen[w.Record] && w.Tries > 0 {
+			refused = append(refused, w)
+		}
+		seen[w.Record] = true
+	}
+	slices.SortStableFunc(refused, func(a, b Waiting) int { return cmp.Compare(a.Next, b.Next) })
+	for _, w := range refused[min(len(refused), mostRefused):] {
+		held[w.Record] = true
+	}
+	for _, w := range p.Waiting {
+		if !held[w.Record] {
 			due = append(due, w)
 		}
 	}
@@ -101,7 +120,7 @@ func (p *Progress) next() (at int64) {
 
 // failing returns since when the receiver does not accept an event, and when it is tried again; 0 if it accepts all.
 func (p *Progress) failing() (since, next int64) {
-	for _, w := range p.Waiting {
+	for _, w := range slices.Concat(p.Waiting, p.Later) {
 		if w.Since > 0 && (since == 0 || w.Since < since) {
 			since = w.Since
 		}
@@ -117,10 +136,43 @@ func (p *Progress) failing() (since, next int64) {
 
 // hurry has what waits be tried as if for the first time.
 func (p *Progress) hurry() {
-	for i := range p.Waiting {
-		p.Waiting[i].Since, p.Waiting[i].Tries, p.Waiting[i].Next = 0, 0, 0
+	for _, all := range [][]Waiting{p.Waiting, p.Later} {
+		for i := range all {
+			all[i].Since, all[i].Tries, all[i].Next = 0, 0, 0
+		}
 	}
-	p.AwaySince, p.Tries, p.NextTry = 0, 0, 0
+	p.answered()
+}
+
+// answered notes that the receiver is there.
+func (p *Progress) answered() { p.AwaySince, p.Tries, p.NextTry = 0, 0, 0 }
+
+// again has what was last tried from one moment until another be sent again. What waits, comes after it.
+func (p *Progress) again(from, until int64) {
+	if p.AgainUntil == 0 {
+		p.Later, p.Waiting = p.Waiting, nil
+	}
+	if p.AgainUntil == 0 || from < p.AgainFrom {
+		p.AgainFrom, p.AgainAfter = from, ""
+	}
+	p.AgainUntil = max(p.AgainUntil, until)
+	p.hurry()
+}
+
+// sentAgain notes that all was sent again.
+func (p *Progress) sentAgain() {
+	p.AgainFrom, p.AgainAfter, p.AgainUntil = 0, "", 0
+	for _, w := range p.Later {
+		if !slices.ContainsFunc(p.Waiting, func(one Waiting) bool { return one.ID == w.ID }) {
+			p.Waiting = append(p.Waiting, w)
+		}
+	}
+	p.Later = nil
+	p.sort()
+}
+
+func (p *Progress) sort() {
+	slices.SortFunc(p.Waiting, func(a, b Waiting) int { return cmp.Compare(position(a.ID), position(b.ID)) })
 }
 
 // Delivery is a note of what was sent to a webhook for one event.

@@ -18,10 +18,12 @@ import (
 // Bounds of a round: events that are read with the rights of that moment, and sent.
 const (
 	roundEvents = 500         // events of a round
-	mostWaiting = 1000        // events that wait
+	mostWaiting = 1000        // events that wait, before no more are read
+	mostRefused = 4           // records of which an event was refused: they leave places for others
 	roundLanes  = perPair     // tries under way at once; what happened to one record is sent one by one
 	roundAge    = time.Second // after this no further try of the round begins, because rights may have changed
 	giveUpAfter = 3 * 24 * time.Hour
+	outageBegan = time.Minute      // before AwaySince at most: the round before, and clocks that differ
 	longestRest = 10 * time.Minute // of a receiver that accepts nothing, while there is what it has not refused
 	skipSaved   = time.Minute      // how often it is stored that events were passed over
 )
@@ -98,10 +100,10 @@ type round struct {
 	next  Progress        // where the round ends: the cursor, and what is sent again
 	more  bool            // whether there is more to read
 
-	refused atomic.Int64 // tries in a row that were not accepted, of all lanes
-	gone    atomic.Bool
-	cut     atomic.Bool  // the round ended before all of it was tried
-	wait    atomic.Int64 // the longest time that the receiver asked for, in nanoseconds
+	failed atomic.Int64 // tries in a row that were neither accepted nor refused, of all lanes
+	gone   atomic.Bool
+	cut    atomic.Bool  // the round ended before all of it was tried
+	wait   atomic.Int64 // the longest time that the receiver asked for, in nanoseconds
 }
 
 // item is an event of a round, and what came of it.
@@ -196,7 +198,6 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 	}
 	r := &round{m: m, t: t, h: h, p: p, to: receiver(h.URL)}
 	if err := r.read(ctx, who); isGone(err) {
-		*p = Progress{Meta: p.Meta}
 		return false, m.pause(ctx, t, h, p, logGone)
 	} else if err != nil {
 		return false, err
@@ -208,9 +209,11 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 		r.settle()
 		return r.more, m.Progress.In(t.Workspace().BeyondQuota()).Replace(ctx, p)
 	}
+	r.began = time.Now()
 	if r.s, err = m.signerOf(ctx, t, h); err != nil {
 		return false, err
 	}
+	r.order()
 	r.send(ctx)
 	if !slices.ContainsFunc(r.items, func(i item) bool { return i.tries > 0 }) {
 		return true, ctx.Err()
@@ -293,7 +296,7 @@ func (r *round) follow(ctx context.Context, who *tenants.Principal, kinds []stri
 		return nil, err
 	}
 	if r.more = true; !more {
-		r.next.AgainFrom, r.next.AgainAfter, r.next.AgainUntil = 0, "", 0
+		r.next.AgainUntil = 0
 	} else {
 		last := notes[len(notes)-1]
 		r.next.AgainFrom, r.next.AgainAfter = last.LastAt, last.ID
@@ -359,9 +362,24 @@ func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	return m.Progress.In(t.Workspace()).Replace(ctx, p)
 }
 
+// order has the events of each record in the order of the log. While the receiver accepts nothing, records of which
+// nothing was refused come first, and chance decides among them, so that what it would accept is found.
+func (r *round) order() {
+	slices.SortFunc(r.items, func(a, b item) int { return cmp.Compare(position(a.event.ID), position(b.event.ID)) })
+	if r.p.Tries == 0 {
+		return
+	}
+	rank, seed := map[string]uint64{}, maphash.MakeSeed()
+	for _, i := range r.items {
+		if _, known := rank[i.event.Record]; !known {
+			rank[i.event.Record] = uint64(min(i.waits.Tries, 1))<<32 + maphash.String(seed, i.event.Record)>>32
+		}
+	}
+	slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(rank[a.event.Record], rank[b.event.Record]) })
+}
+
 // send sends the events in lanes. What happened to one record is in one lane, and in its order.
 func (r *round) send(ctx context.Context) {
-	r.began = time.Now()
 	lanes := make([][]*item, min(roundLanes, len(r.items)))
 	seed := maphash.MakeSeed()
 	for i := range r.items {
@@ -399,7 +417,7 @@ func (r *round) lane(ctx context.Context, lane []*item) {
 
 // over reports whether no further try of the round may begin.
 func (r *round) over(ctx context.Context) bool {
-	return ctx.Err() != nil || time.Since(r.began) > roundAge || r.gone.Load() || r.wait.Load() > 0 || r.refused.Load() >= 2*roundLanes
+	return ctx.Err() != nil || time.Since(r.began) > roundAge || r.gone.Load() || r.wait.Load() > 0 || r.failed.Load() >= 2*roundLanes
 }
 
 // one tries to deliver an event, a few times.
@@ -415,17 +433,19 @@ func (r *round) one(ctx context.Context, into *item) bool {
 		}
 		into.tries++
 		if o.accepted() {
-			r.refused.Store(0)
+			r.failed.Store(0)
 			return true
 		}
-		r.refused.Add(1)
+		if !o.refused() {
+			r.failed.Add(1)
+		}
 		if o.gone {
 			r.gone.Store(true)
 		}
 		if o.wait > 0 {
 			r.wait.Store(max(r.wait.Load(), int64(o.wait)))
 		}
-		if n >= len(pauses()) || r.over(ctx) {
+		if n >= len(pauses()) || o.refused() || r.over(ctx) {
 			return false
 		}
 		select {
@@ -455,9 +475,11 @@ func (r *round) settle() {
 		}
 		waiting = append(waiting, one.waits)
 	}
-	slices.SortFunc(waiting, func(a, b Waiting) int { return cmp.Compare(position(a.ID), position(b.ID)) })
 	p.Waiting, p.Cursor = waiting, r.next.Cursor
-	p.AgainFrom, p.AgainAfter, p.AgainUntil = r.next.AgainFrom, r.next.AgainAfter, r.next.AgainUntil
+	p.AgainFrom, p.AgainAfter = r.next.AgainFrom, r.next.AgainAfter
+	if p.sort(); r.next.AgainUntil < p.AgainUntil {
+		p.sentAgain()
+	}
 	r.plan(now, accepted, fresh)
 }
 
@@ -468,11 +490,11 @@ func (r *round) plan(now time.Time, accepted, fresh bool) {
 	switch {
 	case accepted:
 		for i := range p.Waiting {
-			if w := &p.Waiting[i]; p.AwaySince > 0 && w.Since >= p.AwaySince {
-				w.Next = 0 // it was refused because everything was
+			if w := &p.Waiting[i]; p.AwaySince > 0 && w.Since >= p.AwaySince-outageBegan.Milliseconds() {
+				w.Tries, w.Next = 0, 0 // it was refused because everything was
 			}
 		}
-		p.AwaySince, p.Tries, p.NextTry = 0, 0, 0
+		p.answered()
 	case fresh || r.cut.Load():
 		p.AwaySince, p.Tries = cmp.Or(p.AwaySince, now.UnixMilli()), p.Tries+1
 		p.NextTry = now.Add(min(backoff(p.Tries), longestRest)).UnixMilli()
@@ -553,7 +575,9 @@ func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progr
 	if !paused.Paused {
 		paused.Paused, paused.Reason = true, why
 	}
-	p.hurry()       // once it is resumed
+	if p.hurry(); why == logGone {
+		*p = Progress{Meta: p.Meta}
+	}
 	b := ws.Batch() // a webhook that goes on without its progress would leave events out in silence
 	if err := cmp.Or(m.Progress.In(ws).StageReplace(ctx, b, p), m.Hooks.In(ws).StageReplace(ctx, b, paused)); err != nil {
 		b.Discard()

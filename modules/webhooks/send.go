@@ -78,6 +78,11 @@ type outcome struct {
 
 func (o *outcome) accepted() bool { return o.err == "" }
 
+// refused reports whether the receiver is there and does not want the event: it need not be tried again soon.
+func (o *outcome) refused() bool {
+	return o.status >= 400 && o.status < 500 && o.status != http.StatusRequestTimeout && o.status != http.StatusTooManyRequests
+}
+
 // try sends an event to the webhook once. The answer of the receiver is never an error of this process.
 func (m *Module) try(ctx context.Context, h *Hook, s signer, e *Event) (o outcome) {
 	o.at = m.Now()

@@ -15,12 +15,12 @@ import (
 	"tenantry/modules/webhooks"
 )
 
-// refusing has the receiver refuse what happens to the records until they are taken from the map.
-func (r *receiver) refusing(records ...string) {
+// refusing has the receiver answer the code to what happens to the records, and accept all else.
+func (r *receiver) refusing(code int, records ...string) {
 	r.answering(func(_ int, m message, w http.ResponseWriter) bool {
 		if slices.Contains(records, m.Data.Record) {
 			w.Header().Set("Retry-After", "7200") // of an answer about the event, not about the receiver
-			w.WriteHeader(http.StatusUnprocessableEntity)
+			w.WriteHeader(code)
 			return false
 		}
 		return true
@@ -63,7 +63,7 @@ func TestRefusedEventsDelayTheirRecordsAlone(t *testing.T) {
 	r.answering(refuse(http.StatusInternalServerError))
 	refused := []string{root.Create(t, "/api/contacts", `{"first_name":"A"}`), root.Create(t, "/api/contacts", `{"first_name":"B"}`)}
 	awaitFailing(t, root, h.ID)
-	r.refusing(refused...)
+	r.refusing(http.StatusInternalServerError, refused...)
 	others := 0
 	other := func() string {
 		t.Helper()
@@ -102,6 +102,72 @@ func TestRefusedEventsDelayTheirRecordsAlone(t *testing.T) {
 	awaitState(t, root, h.ID, "active")
 }
 
+// TestManyRefusedRecords: what a receiver accepts is found among many records that it refuses, or fails at, and what happens
+// while these wait arrives at once.
+func TestManyRefusedRecords(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		code, records, rests int
+		wait                 time.Duration // for each rest
+	}{
+		"refused": {http.StatusUnprocessableEntity, 100, 0, 20 * time.Second},
+		"failed":  {http.StatusInternalServerError, 40, 100, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, clock := receive(t), newClock()
+			acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+			root := admin(t, acme)
+			h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+			root.Want(t, http.MethodPost, "/api/webhooks/CRM/pause", "", 200, "")
+			var refused []string
+			for i := range c.records {
+				refused = append(refused, root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"R%d"}`, i)))
+			}
+			r.refusing(c.code, refused...)
+			good := root.Create(t, "/api/contacts", `{"first_name":"G"}`)
+			root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
+			for n := 0; !r.arrives(good, c.wait); n++ {
+				if n >= c.rests {
+					t.Fatalf("what is accepted did not arrive after %d rests", n)
+				}
+				clock.add(10 * time.Minute)
+			}
+			for n := 0; ; n++ {
+				p := progressOf(t, acme, h.ID)
+				if !slices.ContainsFunc(p.Waiting, func(w webhooks.Waiting) bool { return w.Since == 0 }) {
+					break
+				}
+				if n == 100 {
+					t.Fatalf("%+v wait, want all of them refused", p.Waiting)
+				}
+				clock.add(10 * time.Minute)
+				time.Sleep(300 * time.Millisecond) // for a round
+			}
+			for range 6 {
+				clock.add(time.Hour) // they come due together
+				root = again(t, acme)
+				if !r.arrives(root.Create(t, "/api/contacts", `{"first_name":"H"}`), 20*time.Second) {
+					t.Error("what happens while many records are refused did not arrive within 20 seconds")
+				}
+			}
+		})
+	}
+}
+
+// arrives reports whether an event of the record is accepted within the time.
+func (r *receiver) arrives(record string, within time.Duration) bool {
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		r.mu.Lock()
+		there := slices.ContainsFunc(r.accepted, func(m message) bool { return m.Data.Record == record })
+		r.mu.Unlock()
+		if there {
+			return true
+		}
+	}
+	return false
+}
+
 // TestWaitingIsBounded: of a refused record that changes often, only so much waits, and all of it arrives later. All of it can
 // be sent again, before what happens then.
 func TestWaitingIsBounded(t *testing.T) {
@@ -117,7 +183,6 @@ func TestWaitingIsBounded(t *testing.T) {
 		root.Want(t, http.MethodPut, "/api/contacts/"+id, fmt.Sprintf(`{"first_name":"M%d"}`, i), 200, "")
 	}
 	fixture.Await(t, "a thousand events wait", func() bool {
-		root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
 		return len(progressOf(t, acme, h.ID).Waiting) == 1000
 	})
 	r.answering(nil)
@@ -127,9 +192,19 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 	fixture.Await(t, "nothing waits", func() bool { return len(progressOf(t, acme, h.ID).Waiting) == 0 })
 
-	since := time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)
-	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resend", fmt.Sprintf(`{"since":%q}`, since), 200, "")
+	since := time.Now().UTC().Add(-time.Hour)
+	r.answering(func(_ int, _ message, w http.ResponseWriter) bool {
+		w.Header().Set("Retry-After", "7200")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return false
+	})
 	root.Want(t, http.MethodPut, "/api/contacts/"+id, `{"first_name":"Z"}`, 200, "")
+	awaitFailing(t, root, h.ID)
+	r.answering(nil)
+	for i := range 2 { // the second leaves the first to go on
+		begin := since.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		root.Want(t, http.MethodPost, "/api/webhooks/CRM/resend", fmt.Sprintf(`{"since":%q}`, begin), 200, "")
+	}
 	r.awaitRecord(t, id, changes+2)
 	var got []int64
 	for _, m := range r.awaitSome(t, 0)[changes+1:] {
@@ -195,8 +270,6 @@ func TestDeliveredByHand(t *testing.T) {
 	var page struct{ Results []struct{ ID string } }
 	decode(t, a, &page)
 	root.Want(t, http.MethodPost, "/api/webhooks/CRM/deliveries/"+page.Results[0].ID+"/resend", "", 200, `"delivered"`)
-	if p := progressOf(t, acme, h.ID); slices.ContainsFunc(p.Waiting, func(w webhooks.Waiting) bool { return w.Since > 0 }) {
-		t.Errorf("%+v waits, want only what was not tried", p.Waiting)
-	}
+	r.awaitRecord(t, id, 2) // the receiver is there, so it is left alone no longer
 	awaitState(t, root, h.ID, "active")
 }

@@ -302,38 +302,34 @@ func (in *resendInput) Check(_ *operation.Call, errs *fault.List) {
 
 // Again is the answer of webhooks.resend.
 type Again struct {
-	From string `json:"from" doc:"The event that is sent again first; empty: there is none."`
+	From string `json:"from" doc:"Of the events that are sent again, the one that was sent first; empty: there is none."`
 }
 
 func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in resendInput) (out Again, err error) {
 	c.Note("webhook", h.ID)
 	since, _ := time.Parse(time.RFC3339Nano, in.Since) // Check has read it
 	from := since.UnixMilli()
-	newest, err := m.Deliveries.In(c.Workspace).First(ctx, store.Query{ // which a replica whose clock is ahead may have noted
+	notes, err := m.Deliveries.In(c.Workspace).FindPart(ctx, store.Query{
 		Filter: store.All(store.Eq("webhook", h.ID), store.Where(store.F("last_at"), store.OpGte, from)),
-		Sort:   []store.Order{store.Desc("last_at")},
+		Sort:   []store.Order{store.Asc("last_at")}, Limit: roundEvents, Bytes: store.BatchBytes,
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return out, nil
-	}
 	if err != nil {
 		return out, err
 	}
-	until := newest.LastAt + 1
-	notes, more, err := m.sentSince(ctx, c.Workspace, h, &Progress{AgainFrom: from, AgainUntil: until}, roundEvents)
-	notes = slices.DeleteFunc(notes, func(d Delivery) bool { return d.Event.Kind == TestKind })
-	if err != nil || len(notes) == 0 && !more {
-		return out, err
+	more := notes.Cut || len(notes.Records) == roundEvents
+	sent := slices.DeleteFunc(notes.Records, func(d Delivery) bool { return d.Event.Kind == TestKind })
+	if len(sent) == 0 && !more {
+		return out, nil
 	}
 	_, err = m.Progress.In(c.Tenant.Workspace()).Update(ctx, h.ID, func(p *Progress) error {
-		n := slices.IndexFunc(notes, func(d Delivery) bool { return logOf(d.Event.ID) == logOf(p.Cursor) })
+		n := slices.IndexFunc(sent, func(d Delivery) bool { return logOf(d.Event.ID) == logOf(p.Cursor) })
 		switch {
 		case n >= 0:
-			out.From = notes[n].Event.ID
+			out.From = sent[n].Event.ID
 		case !more:
 			return fault.One("since", fault.Stale, "the event log begins later: no event from before it can be sent again")
 		}
-		p.again(from, until)
+		p.again(from)
 		return nil
 	})
 	m.look(c.Tenant.Org.OrgID)

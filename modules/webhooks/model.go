@@ -59,11 +59,10 @@ type Progress struct {
 	AwaySince int64 `json:"away_since,omitempty"`
 	Tries     int   `json:"tries,omitempty"`
 	NextTry   int64 `json:"next_try,omitempty"`
-	// What was last tried from AgainFrom until AgainUntil is to be sent again, before what follows Cursor. It is done up to
-	// the note AgainAfter of that moment.
+	// What was last tried at AgainFrom or later is to be sent again, in the order of the log, before what follows Cursor. It is
+	// done up to the note AgainAfter; 0: nothing is.
 	AgainFrom  int64  `json:"again_from,omitempty"`
 	AgainAfter string `json:"again_after,omitempty"`
-	AgainUntil int64  `json:"again_until,omitempty"`
 	// Later are what waited when that was asked for: it comes after it.
 	Later []Waiting `json:"later,omitempty"`
 }
@@ -147,21 +146,20 @@ func (p *Progress) hurry() {
 // answered notes that the receiver is there.
 func (p *Progress) answered() { p.AwaySince, p.Tries, p.NextTry = 0, 0, 0 }
 
-// again has what was last tried from one moment until another be sent again. What waits, comes after it.
-func (p *Progress) again(from, until int64) {
-	if p.AgainUntil == 0 {
+// again has what was last tried at a moment or later be sent again. What waits, comes after it.
+func (p *Progress) again(from int64) {
+	if p.AgainFrom == 0 {
 		p.Later, p.Waiting = p.Waiting, nil
+	} else {
+		from = min(from, p.AgainFrom)
 	}
-	if p.AgainUntil == 0 || from < p.AgainFrom {
-		p.AgainFrom, p.AgainAfter = from, ""
-	}
-	p.AgainUntil = max(p.AgainUntil, until)
+	p.AgainFrom, p.AgainAfter = max(from, 1), ""
 	p.hurry()
 }
 
 // sentAgain notes that all was sent again.
 func (p *Progress) sentAgain() {
-	p.AgainFrom, p.AgainAfter, p.AgainUntil = 0, "", 0
+	p.AgainFrom, p.AgainAfter = 0, ""
 	for _, w := range p.Later {
 		if !slices.ContainsFunc(p.Waiting, func(one Waiting) bool { return one.ID == w.ID }) {
 			p.Waiting = append(p.Waiting, w)
@@ -236,16 +234,20 @@ func (k Kinds) Notes() []record.Kept { return []record.Kept{k.Progress, k.Delive
 
 // deliveryID returns the identifier of the note of an event that is sent to a webhook: the same at each try, and in the
 // order of events.
-func deliveryID(hook, event string) string {
+func deliveryID(hook, event string) string { return noteID(hook, position(event)) }
+
+func noteID(hook string, position int64) string {
 	sum := sha256.Sum256([]byte(hook)) // identifiers of webhooks may differ in their beginnings alone
-	return fmt.Sprintf("%x%014x", sum[:5], position(event))
+	return fmt.Sprintf("%x%014x", sum[:5], position)
 }
+
+const lastPosition = 1<<56 - 1
 
 // position returns the place of an event in its log; 0 for a test.
 func position(event string) int64 {
 	_, number, _ := strings.Cut(event, "-")
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n >= 1<<56 {
+	if err != nil || n > lastPosition {
 		return 0
 	}
 	return n

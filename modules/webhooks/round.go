@@ -19,6 +19,7 @@ import (
 const (
 	roundEvents = 500         // events of a round
 	mostWaiting = 1000        // events that wait, before no more are read
+	notesPages  = 20          // pages of notes that are looked through at once for what is to be sent again
 	mostRefused = 4           // records of which an event was refused: they leave places for others
 	roundLanes  = perPair     // tries under way at once; what happened to one record is sent one by one
 	roundAge    = time.Second // after this no further try of the round begins, because rights may have changed
@@ -203,7 +204,7 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 		return false, err
 	}
 	if len(r.items) == 0 {
-		if len(r.due) == 0 && len(r.added) == 0 && p.AgainUntil == r.next.AgainUntil && p.AgainAfter == r.next.AgainAfter {
+		if len(r.due) == 0 && len(r.added) == 0 && p.AgainFrom == r.next.AgainFrom && p.AgainAfter == r.next.AgainAfter {
 			return r.more, m.pass(ctx, t, h, p, r.next.Cursor)
 		}
 		r.settle()
@@ -286,24 +287,18 @@ func (r *round) read(ctx context.Context, who *tenants.Principal) error {
 
 // follow reads what is to be sent again, or else what follows the cursor.
 func (r *round) follow(ctx context.Context, who *tenants.Principal, kinds []string, nothing bool, limit int) ([]Event, error) {
-	if r.p.AgainUntil == 0 {
+	if r.p.AgainFrom == 0 {
 		part, err := r.m.following(ctx, r.t, r.h, r.p, who, kinds, nothing, limit)
 		r.next.Cursor, r.more = part.Next, part.More
 		return part.Events, err
 	}
-	notes, more, err := r.m.sentSince(ctx, r.t.Workspace(), r.h, r.p, limit)
+	ids, last, more, err := r.m.sentSince(ctx, r.t.Workspace(), r.h, r.p, limit)
 	if err != nil {
 		return nil, err
 	}
-	if r.more = true; !more {
-		r.next.AgainUntil = 0
-	} else {
-		last := notes[len(notes)-1]
-		r.next.AgainFrom, r.next.AgainAfter = last.LastAt, last.ID
-	}
-	var ids []string
-	for i := range notes {
-		ids = append(ids, notes[i].Event.ID)
+	r.more = true
+	if r.next.AgainAfter = last; !more {
+		r.next.AgainFrom = 0
 	}
 	if nothing || len(ids) == 0 {
 		return nil, nil
@@ -312,17 +307,33 @@ func (r *round) follow(ctx context.Context, who *tenants.Principal, kinds []stri
 	return found, err
 }
 
-// sentSince returns the next notes of what is to be sent again, and whether there are more.
-func (m *Module) sentSince(ctx context.Context, ws *store.Workspace, h *Hook, p *Progress, limit int) ([]Delivery, bool, error) {
-	at := store.F("last_at")
-	found, err := m.Deliveries.In(ws).FindPart(ctx, store.Query{
-		Filter: store.All(
-			store.Eq("webhook", h.ID), store.Where(at, store.OpGte, p.AgainFrom), store.Where(at, store.OpLt, p.AgainUntil),
-			store.AnyOf(store.Where(at, store.OpGt, p.AgainFrom), store.Where(store.F("id"), store.OpGt, p.AgainAfter)),
-		),
-		Sort: []store.Order{store.Asc("last_at")}, Limit: limit, Bytes: store.BatchBytes,
-	})
-	return found.Records, found.Cut || len(found.Records) == limit, err
+// sentSince returns the next events that are to be sent again, how far their notes were read, and whether there are more.
+func (m *Module) sentSince(
+	ctx context.Context, ws *store.Workspace, h *Hook, p *Progress, limit int,
+) (ids []string, last string, more bool, err error) {
+	last = cmp.Or(p.AgainAfter, noteID(h.ID, 0))
+	for range notesPages {
+		found, err := m.Deliveries.In(ws).FindPart(ctx, store.Query{
+			Filter: store.All(store.Where(store.F("id"), store.OpGt, last), store.Where(store.F("id"), store.OpLte, noteID(h.ID, lastPosition))),
+			Sort:   []store.Order{store.Asc("id")}, Limit: roundEvents, Bytes: store.BatchBytes,
+		})
+		if err != nil {
+			return nil, "", false, err
+		}
+		for i := range found.Records {
+			if len(ids) == limit {
+				return ids, last, true, nil
+			}
+			if d := &found.Records[i]; d.Webhook == h.ID && d.LastAt >= p.AgainFrom {
+				ids = append(ids, d.Event.ID)
+			}
+			last = found.Records[i].ID
+		}
+		if !found.Cut && len(found.Records) < roundEvents {
+			return ids, last, false, nil
+		}
+	}
+	return ids, last, true, nil
 }
 
 // following reads the events that follow the cursor. nothing: none is for the account.
@@ -476,8 +487,8 @@ func (r *round) settle() {
 		waiting = append(waiting, one.waits)
 	}
 	p.Waiting, p.Cursor = waiting, r.next.Cursor
-	p.AgainFrom, p.AgainAfter = r.next.AgainFrom, r.next.AgainAfter
-	if p.sort(); r.next.AgainUntil < p.AgainUntil {
+	p.AgainAfter = r.next.AgainAfter
+	if p.sort(); r.next.AgainFrom < p.AgainFrom {
 		p.sentAgain()
 	}
 	r.plan(now, accepted, fresh)
@@ -547,7 +558,6 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 		}
 		d.Tries += one.tries - 1
 		d.note(&one.outcome)
-		d.LastAt = max(d.LastAt, p.AgainUntil) // with clocks that differ, too, it is sent again once
 	}
 	err := cmp.Or(
 		notes.StageInsert(b, added...), notes.StageReplace(ctx, b, changed...), m.Progress.In(ws).StageReplace(ctx, b, p),

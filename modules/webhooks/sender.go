@@ -259,7 +259,7 @@ func (m *Module) waits(ctx context.Context, t *tenants.Tenant, hooks []*Hook) (b
 			continue
 		}
 		due, _ := p.due(m.Now().UnixMilli())
-		if p.Cursor == "" || len(due) > 0 || p.AgainUntil > 0 {
+		if p.Cursor == "" || len(due) > 0 || p.AgainFrom > 0 {
 			return true, nil
 		}
 		who, err := m.Accounts.AccountPrincipal(ctx, t, h.Account)

@@ -20,7 +20,7 @@ const (
 	roundEvents = 500         // events of a round
 	mostWaiting = 1000        // events that wait, before no more are read
 	notesPages  = 20          // pages of notes that are looked through at once for what is to be sent again
-	mostRefused = 4           // records of which an event was refused: they leave places for others
+	mostRefused = 4           // records of which an event was refused, of roundLanes
 	roundLanes  = perPair     // tries under way at once; what happened to one record is sent one by one
 	roundAge    = time.Second // after this no further try of the round begins, because rights may have changed
 	giveUpAfter = 3 * 24 * time.Hour

@@ -79,7 +79,7 @@ func (e sentEvents) Read(
 // At is events.Module.At.
 func (e sentEvents) At(
 	ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds, ids []string,
-) ([]webhooks.Event, bool, error) {
+) ([]webhooks.Event, []string, error) {
 	found, gone, err := e.Module.At(ctx, t, p, strings.Join(kinds, ","), ids)
 	return asSent(found), gone, err
 }

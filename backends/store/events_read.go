@@ -89,31 +89,31 @@ func (w *Workspace) Events(ctx context.Context, q EventsQuery) (Events, error) {
 	return out, nil
 }
 
-// EventsAt returns those of the events at the positions that the query asks for and its reader sees, in no order. After and
-// Limit are not considered; there may be at most MaxLimit positions. Errors: ErrEventsGone if the log lacks some of them,
-// besides the others; ErrUnavailable, ErrQuery.
-func (w *Workspace) EventsAt(ctx context.Context, q EventsQuery, positions []int64) ([]Event, error) {
+// EventsAt returns those of the events at the positions that the query asks for and its reader sees, in no order, and the
+// positions that the log lacks. After and Limit are not considered; there may be at most MaxLimit positions. Errors:
+// ErrUnavailable, ErrQuery.
+func (w *Workspace) EventsAt(ctx context.Context, q EventsQuery, positions []int64) (found []Event, gone []int64, err error) {
 	if w.home == nil {
-		return nil, fmt.Errorf("%w: the control workspace has no event log", ErrQuery)
+		return nil, nil, fmt.Errorf("%w: the control workspace has no event log", ErrQuery)
 	}
 	ids := make([]string, len(positions))
 	for i, at := range positions {
 		ids[i] = positionID(at)
 	}
 	if len(ids) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	found, err := w.store.events.In(w.whole()).Find(ctx, Query{Filter: In("id", ids...), Limit: len(ids)})
+	found, err = w.store.events.In(w.whole()).Find(ctx, Query{Filter: In("id", ids...), Limit: len(ids)})
 	if err == nil {
 		err = q.see(ctx, found)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(found) < len(ids) {
-		err = ErrEventsGone
-	}
-	return slices.DeleteFunc(found, func(e Event) bool { return e.Seen != Shown }), err
+	gone = slices.DeleteFunc(slices.Clone(positions), func(at int64) bool {
+		return slices.ContainsFunc(found, func(e Event) bool { return e.Position() == at })
+	})
+	return slices.DeleteFunc(found, func(e Event) bool { return e.Seen != Shown }), gone, nil
 }
 
 // settledEvents returns the next entries, up to the first to which something may still be added before it, and

@@ -5,7 +5,6 @@ package events
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -153,14 +152,14 @@ func (m *Module) Read(
 	return asked.read(ctx, callOf(t, p), cursor, limit)
 }
 
-// At returns those of the events with the identifiers that a principal may read now, in the order of the log. gone: the log
-// does not have all of them. kinds are as in a call. Errors: those of a call.
+// At returns those of the events with the identifiers that a principal may read now, in the order of the log. gone are those
+// that the log lacks. kinds are as in a call. Errors: those of a call.
 func (m *Module) At(
 	ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds string, ids []string,
-) (found []Event, gone bool, err error) {
+) (found []Event, gone []string, err error) {
 	asked, err := m.choose(p, t, kinds)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	return asked.at(ctx, callOf(t, p), ids)
 }
@@ -214,21 +213,23 @@ func (m *Module) Shown(ctx context.Context, c *operation.Call, events []Event) (
 	return shown, err
 }
 
-// at returns those of the events that a call may be told, in the order of the log. gone: the log does not have all of them.
-func (h choice) at(ctx context.Context, c *operation.Call, ids []string) (found []Event, gone bool, err error) {
+// at returns those of the events that a call may be told, in the order of the log. gone are those that the log lacks.
+func (h choice) at(ctx context.Context, c *operation.Call, ids []string) (found []Event, gone []string, err error) {
 	log, err := c.Tenant.Follow(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	var positions []int64
 	for _, id := range ids {
 		if position, err := log.Position(id); err == nil {
 			positions = append(positions, position)
+		} else {
+			gone = append(gone, id)
 		}
 	}
-	all, err := c.Tenant.Workspace().EventsAt(ctx, h.query(c, len(positions)), positions)
-	if gone = len(positions) < len(ids); errors.Is(err, store.ErrEventsGone) {
-		gone, err = true, nil
+	all, lacks, err := c.Tenant.Workspace().EventsAt(ctx, h.query(c, len(positions)), positions)
+	for _, position := range lacks {
+		gone = append(gone, log.Cursor(position))
 	}
 	slices.SortFunc(all, func(a, b store.Event) int { return cmp.Compare(a.Position(), b.Position()) })
 	for i := range all {

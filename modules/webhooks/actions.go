@@ -87,14 +87,14 @@ func (m *Module) actions() []operation.Row {
 // pausing returns the rows that pause and resume a webhook.
 func (m *Module) pausing() []operation.Row {
 	o := m.options()
-	hurry := func(next operation.Handler) operation.Handler {
+	resuming := func(next operation.Handler) operation.Handler {
 		return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 			if err := m.Directory.NoteSending(ctx, c.Tenant); err != nil {
 				return operation.Result{}, err
 			}
 			result, err := next(ctx, c)
 			if err == nil {
-				err = m.hurry(ctx, c)
+				err = m.resume(ctx, c)
 			}
 			return result, err
 		}
@@ -122,19 +122,18 @@ func (m *Module) pausing() []operation.Row {
 			Policy:   operation.Policy{Timeout: followTimeout},
 			Response: operation.Response{Message: "Webhook resumed", Failures: []operation.Failure{lacks(), bound()}},
 			Target:   operation.Target{Action: operation.ReactivateAction},
-			Around:   hurry,
+			Around:   resuming,
 		}, func(h *Hook, _ struct{}) { h.Paused, h.Reason = false, "" }),
 	}
 }
 
 var errAtOnce = errors.New("nothing waits for its time")
 
-// hurry has the next try of a webhook begin now. One that lost events goes on with what happens after the call.
-func (m *Module) hurry(ctx context.Context, c *operation.Call) error {
-	defer m.look(c.Tenant.Org.OrgID)
-	all, hook := m.Progress.In(c.Tenant.Workspace()), c.Path("id")
-	p, err := all.Get(ctx, hook)
+// resume has the next try of a webhook begin now. One that lost events goes on with what happens after the call.
+func (m *Module) resume(ctx context.Context, c *operation.Call) error {
+	p, err := m.Progress.In(c.Tenant.Workspace()).Get(ctx, c.Path("id"))
 	if errors.Is(err, store.ErrNotFound) {
+		m.look(c.Tenant.Org.OrgID)
 		return nil
 	}
 	begin := ""
@@ -144,18 +143,35 @@ func (m *Module) hurry(ctx context.Context, c *operation.Call) error {
 	if err != nil {
 		return err
 	}
-	_, err = all.Update(ctx, hook, func(p *Progress) error {
-		if since, _ := p.failing(); p.Cursor != "" && p.NextTry == 0 && since == 0 {
+	return m.hurry(ctx, c, begin)
+}
+
+// hurry has the next try of a webhook begin now. One that has no cursor goes on after begin, if given.
+func (m *Module) hurry(ctx context.Context, c *operation.Call, begin string) error {
+	defer m.look(c.Tenant.Org.OrgID)
+	_, err := m.Progress.In(c.Tenant.Workspace()).Update(ctx, c.Path("id"), func(p *Progress) error {
+		if since, _ := p.failing(); (p.Cursor != "" || begin == "") && p.NextTry == 0 && since == 0 {
 			return errAtOnce // a round that has begun meanwhile is not to be sent again
 		}
 		p.Cursor = cmp.Or(p.Cursor, begin)
 		p.hurry()
 		return nil
 	})
-	if errors.Is(err, errAtOnce) {
+	if errors.Is(err, errAtOnce) || errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	return operation.OrMissing(err, "Webhook not found")
+	return err
+}
+
+// moving has a webhook try its new address at once.
+func (m *Module) moving(next operation.Handler) operation.Handler {
+	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		result, err := next(ctx, c)
+		if err == nil && c.Body.Has("url") {
+			err = m.hurry(ctx, c, "")
+		}
+		return result, err
+	}
 }
 
 // sendTimeout allows for one try, and for the turn of the receiver.
@@ -273,11 +289,9 @@ var errNotWaiting = errors.New("the event does not wait")
 // delivered has an event that was delivered by hand wait no longer, and the receiver be left alone no longer.
 func (m *Module) delivered(ctx context.Context, t *tenants.Tenant, h *Hook, event string) error {
 	_, err := m.Progress.In(t.Workspace()).Update(ctx, h.ID, func(p *Progress) error {
-		left := slices.DeleteFunc(slices.Clone(p.Waiting), func(w Waiting) bool { return w.ID == event })
-		if len(left) == len(p.Waiting) && p.NextTry <= m.Now().UnixMilli() {
+		if !p.remove(event) && p.NextTry <= m.Now().UnixMilli() {
 			return errNotWaiting
 		}
-		p.Waiting = left
 		p.answered()
 		return nil
 	})
@@ -379,5 +393,5 @@ func (m *Module) resendOne(ctx context.Context, c *operation.Call, h *Hook, in r
 // isGone reports whether the event log no longer goes back to a cursor.
 func isGone(err error) bool {
 	p, ok := errors.AsType[*operation.Problem](err)
-	return ok && p.Code == http.StatusGone || errors.Is(err, errGone)
+	return ok && p.Code == http.StatusGone
 }

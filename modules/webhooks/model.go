@@ -45,6 +45,8 @@ const (
 	accountGone = "The service account was deleted or is not active."
 	logGone     = "Events were lost: the event log no longer goes back to the last delivery, or begins anew. " +
 		"Resume to go on with what happens from now on, and read the lists anew."
+	waitGone = "Events were lost: they waited for longer than the event log keeps them. " +
+		"Resume to go on with the others, and read the lists anew."
 	receiverGone = "The receiver answered 410 Gone."
 	receiverAway = "The receiver has accepted no delivery of an event for three days."
 )
@@ -76,8 +78,8 @@ type Waiting struct {
 	Next   int64  `json:"next,omitempty"`  // when it is tried again
 }
 
-// due returns what waits and may be sent now, and the records of which something must wait longer. Of records of which an
-// event was refused there are at most mostRefused, those whose time came first.
+// due returns what waits and may be sent now, mostDue events at most, and the records of which something must wait longer. Of
+// records of which an event was refused there are at most mostRefused, those whose time came first.
 func (p *Progress) due(now int64) (due []Waiting, held map[string]bool) {
 	held = map[string]bool{}
 	seen := map[string]bool{}
@@ -95,7 +97,9 @@ func (p *Progress) due(now int64) (due []Waiting, held map[string]bool) {
 		held[w.Record] = true
 	}
 	for _, w := range p.Waiting {
-		if !held[w.Record] {
+		if len(due) == mostDue {
+			held[w.Record] = true
+		} else if !held[w.Record] {
 			due = append(due, w)
 		}
 	}
@@ -143,8 +147,16 @@ func (p *Progress) hurry() {
 	p.answered()
 }
 
-// answered notes that the receiver is there.
-func (p *Progress) answered() { p.AwaySince, p.Tries, p.NextTry = 0, 0, 0 }
+// answered notes that the receiver is there. What it refused because it was not is tried again at once, but as what was
+// refused before.
+func (p *Progress) answered() {
+	for i := range p.Waiting {
+		if w := &p.Waiting[i]; p.AwaySince > 0 && w.Since >= p.AwaySince-outageBegan.Milliseconds() {
+			w.Tries, w.Next = min(w.Tries, 1), 0
+		}
+	}
+	p.AwaySince, p.Tries, p.NextTry = 0, 0, 0
+}
 
 // again has what was last tried at a moment or later be sent again. What waits, comes after it.
 func (p *Progress) again(from int64) {
@@ -155,6 +167,26 @@ func (p *Progress) again(from int64) {
 	}
 	p.AgainFrom, p.AgainAfter = max(from, 1), ""
 	p.hurry()
+}
+
+// forget removes events that the log lacks, which it therefore lacks up to the last of them.
+func (p *Progress) forget(gone []string) {
+	last := int64(0)
+	for _, id := range gone {
+		if logOf(id) == logOf(p.Cursor) {
+			last = max(last, position(id))
+		}
+	}
+	lost := func(w Waiting) bool { return logOf(w.ID) != logOf(p.Cursor) || position(w.ID) <= last }
+	p.Waiting, p.Later = slices.DeleteFunc(p.Waiting, lost), slices.DeleteFunc(p.Later, lost)
+}
+
+// remove removes an event that was delivered from what waits. It reports whether it was there.
+func (p *Progress) remove(event string) bool {
+	n := len(p.Waiting) + len(p.Later)
+	is := func(w Waiting) bool { return w.ID == event }
+	p.Waiting, p.Later = slices.DeleteFunc(p.Waiting, is), slices.DeleteFunc(p.Later, is)
+	return len(p.Waiting)+len(p.Later) < n
 }
 
 // sentAgain notes that all was sent again.

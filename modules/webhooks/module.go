@@ -40,8 +40,8 @@ type Events interface {
 	// longer goes back so far.
 	Read(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds []string, cursor string, limit int) (Part, error)
 	// At returns those of the events with the identifiers that the principal may read now, of these kinds, in the order of
-	// the log; no kinds stand for all. gone: the log does not have all of them.
-	At(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds, ids []string) (found []Event, gone bool, err error)
+	// the log; no kinds stand for all. gone are those that the log lacks.
+	At(ctx context.Context, t *tenants.Tenant, p *tenants.Principal, kinds, ids []string) (found []Event, gone []string, err error)
 	// Readable returns those of the kinds that the principal may read.
 	Readable(p *tenants.Principal, t *tenants.Tenant, kinds []string) []string
 	// Shown reports for each of the events, which were read earlier, whether the caller may read it now.
@@ -222,7 +222,7 @@ func (m *Module) options() crud.Options {
 			},
 			Around: m.issuing,
 		},
-		Update: crud.Action{Response: operation.Response{Failures: []operation.Failure{lacks(), bound()}}},
+		Update: crud.Action{Response: operation.Response{Failures: []operation.Failure{lacks(), bound()}}, Around: m.moving},
 		Delete: crud.Action{
 			Docs:     operation.Docs{Description: "Nothing more is sent. The notes of its deliveries are kept for a week."},
 			Response: operation.Response{Failures: []operation.Failure{lacks()}},

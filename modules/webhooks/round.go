@@ -21,19 +21,24 @@ const (
 	mostWaiting = 1000        // events that wait, before no more are read
 	notesPages  = 20          // pages of notes that are looked through at once for what is to be sent again
 	mostRefused = 4           // records of which an event was refused, of roundLanes
+	mostDue     = 400         // events that waited, so that there is room for others
 	roundLanes  = perPair     // tries under way at once; what happened to one record is sent one by one
 	roundAge    = time.Second // after this no further try of the round begins, because rights may have changed
 	giveUpAfter = 3 * 24 * time.Hour
 	outageBegan = time.Minute      // before AwaySince at most: the round before, and clocks that differ
 	longestRest = 10 * time.Minute // of a receiver that accepts nothing, while there is what it has not refused
+	shortRest   = time.Second      // after a round that sent only what was refused before, and was accepted nothing of it
 	skipSaved   = time.Minute      // how often it is stored that events were passed over
 )
 
 // pauses are the times between tries within a round. They are short, because the other events of a lane wait.
 func pauses() []time.Duration { return []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} }
 
-// errGone: the event log lacks events that wait.
-var errGone = errors.New("the event log no longer has what waits")
+// lostError says that the event log lacks events that wait.
+type lostError struct{ ids []string }
+
+// Error says what happened.
+func (e *lostError) Error() string { return "the event log no longer has some of what waits" }
 
 // backoff returns how long to wait after so many rounds in which an event was not accepted.
 func backoff(tries int) time.Duration {
@@ -103,7 +108,6 @@ type round struct {
 
 	failed atomic.Int64 // tries in a row that were neither accepted nor refused, of all lanes
 	gone   atomic.Bool
-	cut    atomic.Bool  // the round ended before all of it was tried
 	wait   atomic.Int64 // the longest time that the receiver asked for, in nanoseconds
 }
 
@@ -198,9 +202,16 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 		return false, err
 	}
 	r := &round{m: m, t: t, h: h, p: p, to: receiver(h.URL)}
-	if err := r.read(ctx, who); isGone(err) {
+	err = r.read(ctx, who)
+	if lost, ok := errors.AsType[*lostError](err); ok {
+		p.forget(lost.ids)
+		return false, m.pause(ctx, t, h, p, waitGone)
+	}
+	if isGone(err) {
+		*p = Progress{Meta: p.Meta}
 		return false, m.pause(ctx, t, h, p, logGone)
-	} else if err != nil {
+	}
+	if err != nil {
 		return false, err
 	}
 	if len(r.items) == 0 {
@@ -235,7 +246,7 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 }
 
 // read reads what the round sends, with the rights of this moment: what waits and is due, and then what is to be sent again,
-// or follows. Errors: see isGone; store.ErrUnavailable.
+// or follows. Errors: see isGone; *lostError; store.ErrUnavailable.
 func (r *round) read(ctx context.Context, who *tenants.Principal) error {
 	p := r.p
 	r.next, r.due = *p, map[string]bool{}
@@ -249,7 +260,6 @@ func (r *round) read(ctx context.Context, who *tenants.Principal) error {
 	for _, w := range p.Waiting {
 		known[w.ID] = w
 	}
-	due = due[:min(len(due), roundEvents)]
 	ids := make([]string, len(due))
 	for i, w := range due {
 		ids[i], r.due[w.ID] = w.ID, true
@@ -259,8 +269,8 @@ func (r *round) read(ctx context.Context, who *tenants.Principal) error {
 		if err != nil {
 			return err
 		}
-		if gone {
-			return errGone
+		if len(gone) > 0 {
+			return &lostError{gone}
 		}
 		for _, e := range found {
 			r.items = append(r.items, item{event: e, waits: known[e.ID]})
@@ -324,7 +334,8 @@ func (m *Module) sentSince(
 			if len(ids) == limit {
 				return ids, last, true, nil
 			}
-			if d := &found.Records[i]; d.Webhook == h.ID && d.LastAt >= p.AgainFrom {
+			d := &found.Records[i]
+			if d.Webhook == h.ID && d.LastAt >= p.AgainFrom && !slices.ContainsFunc(p.Later, func(w Waiting) bool { return w.ID == d.Event.ID }) {
 				ids = append(ids, d.Event.ID)
 			}
 			last = found.Records[i].ID
@@ -373,17 +384,18 @@ func (m *Module) pass(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	return m.Progress.In(t.Workspace()).Replace(ctx, p)
 }
 
-// order has the events of each record in the order of the log. While the receiver accepts nothing, records of which
-// nothing was refused come first, and chance decides among them, so that what it would accept is found.
+// order has the events of each record in the order of the log, and records of which nothing was refused before others. While
+// the receiver accepts nothing, chance decides among them, so that what it would accept is found.
 func (r *round) order() {
 	slices.SortFunc(r.items, func(a, b item) int { return cmp.Compare(position(a.event.ID), position(b.event.ID)) })
-	if r.p.Tries == 0 {
-		return
-	}
 	rank, seed := map[string]uint64{}, maphash.MakeSeed()
 	for _, i := range r.items {
-		if _, known := rank[i.event.Record]; !known {
-			rank[i.event.Record] = uint64(min(i.waits.Tries, 1))<<32 + maphash.String(seed, i.event.Record)>>32
+		if _, known := rank[i.event.Record]; known {
+			continue
+		}
+		rank[i.event.Record] = uint64(min(i.waits.Tries, 1)) << 32
+		if r.p.Tries > 0 {
+			rank[i.event.Record] += maphash.String(seed, i.event.Record) >> 32
 		}
 	}
 	slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(rank[a.event.Record], rank[b.event.Record]) })
@@ -391,10 +403,10 @@ func (r *round) order() {
 
 // send sends the events in lanes. What happened to one record is in one lane, and in its order.
 func (r *round) send(ctx context.Context) {
-	lanes := make([][]*item, min(roundLanes, len(r.items)))
+	var lanes [roundLanes][]*item
 	seed := maphash.MakeSeed()
 	for i := range r.items {
-		n := maphash.String(seed, r.items[i].event.Record) % uint64(len(lanes))
+		n := maphash.String(seed, r.items[i].event.Record) % roundLanes
 		lanes[n] = append(lanes[n], &r.items[i])
 	}
 	var sending sync.WaitGroup
@@ -419,7 +431,6 @@ func (r *round) lane(ctx context.Context, lane []*item) {
 			continue
 		}
 		if r.over(ctx) {
-			r.cut.Store(true)
 			return
 		}
 		stuck[i.event.Record] = !r.one(ctx, i)
@@ -495,20 +506,18 @@ func (r *round) settle() {
 }
 
 // plan says when the next round may begin. An event that is refused while others are accepted waits alone; a receiver that
-// accepts nothing of what is new to it is left alone for a time.
+// accepts nothing of what is new to it is left alone for a time. In each lane what is new comes first, so if a round is cut
+// short, some of it was tried.
 func (r *round) plan(now time.Time, accepted, fresh bool) {
 	p := r.p
 	switch {
 	case accepted:
-		for i := range p.Waiting {
-			if w := &p.Waiting[i]; p.AwaySince > 0 && w.Since >= p.AwaySince-outageBegan.Milliseconds() {
-				w.Tries, w.Next = 0, 0 // it was refused because everything was
-			}
-		}
 		p.answered()
-	case fresh || r.cut.Load():
+	case fresh:
 		p.AwaySince, p.Tries = cmp.Or(p.AwaySince, now.UnixMilli()), p.Tries+1
 		p.NextTry = now.Add(min(backoff(p.Tries), longestRest)).UnixMilli()
+	case slices.ContainsFunc(r.items, func(i item) bool { return i.tries > 0 }):
+		p.NextTry = now.Add(shortRest).UnixMilli()
 	}
 	if wait := time.Duration(r.wait.Load()); wait > 0 {
 		p.NextTry = max(p.NextTry, now.Add(wait).UnixMilli())
@@ -585,9 +594,7 @@ func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progr
 	if !paused.Paused {
 		paused.Paused, paused.Reason = true, why
 	}
-	if p.hurry(); why == logGone {
-		*p = Progress{Meta: p.Meta}
-	}
+	p.hurry()
 	b := ws.Batch() // a webhook that goes on without its progress would leave events out in silence
 	if err := cmp.Or(m.Progress.In(ws).StageReplace(ctx, b, p), m.Hooks.In(ws).StageReplace(ctx, b, paused)); err != nil {
 		b.Discard()

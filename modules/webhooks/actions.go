@@ -316,7 +316,7 @@ func (in *resendInput) Check(_ *operation.Call, errs *fault.List) {
 
 // Again is the answer of webhooks.resend.
 type Again struct {
-	From string `json:"from" doc:"Of the events that are sent again, the one that was sent first; empty: there is none."`
+	From string `json:"from" doc:"Of the events that are sent again, one of those that were sent first; empty: there is none, or it is found later."`
 }
 
 func (m *Module) resend(ctx context.Context, c *operation.Call, h *Hook, in resendInput) (out Again, err error) {

@@ -299,7 +299,7 @@ func TestWaitingIsBounded(t *testing.T) {
 }
 
 // TestRefusedEventsAreLost: an event that is refused for longer than events are kept is told to be lost, although deliveries
-// have gone on.
+// have gone on, and what is not lost is sent after that.
 func TestRefusedEventsAreLost(t *testing.T) {
 	t.Parallel()
 	r, clock := receive(t), newClock()
@@ -327,6 +327,13 @@ func TestRefusedEventsAreLost(t *testing.T) {
 	awaitState(t, root, h.ID, "paused")
 	if s := state(t, root, h.ID); !strings.Contains(s.PausedReason, "Events were lost") {
 		t.Errorf("paused because: %q, want that events were lost", s.PausedReason)
+	}
+	kept := root.Create(t, "/api/contacts", `{"first_name":"D"}`)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/resume", "", 200, "")
+	r.awaitRecord(t, kept, 1)
+	awaitState(t, root, h.ID, "active")
+	if p := progressOf(t, acme, h.ID); len(p.Waiting) > 0 {
+		t.Errorf("%+v wait, want nothing that was lost", p.Waiting)
 	}
 }
 

@@ -166,11 +166,17 @@ func (m *Module) hurry(ctx context.Context, c *operation.Call, begin string) err
 // moving has a webhook try its new address at once.
 func (m *Module) moving(next operation.Handler) operation.Handler {
 	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		hooks, id := m.Hooks.In(c.Workspace), c.Path("id")
+		was, before := hooks.Get(ctx, id)
 		result, err := next(ctx, c)
-		if err == nil && c.Body.Has("url") {
+		if err != nil || before != nil {
+			return result, err
+		}
+		is, err := hooks.Get(ctx, id)
+		if err == nil && is.URL != was.URL {
 			err = m.hurry(ctx, c, "")
 		}
-		return result, err
+		return result, operation.OrMissing(err, "Webhook not found")
 	}
 }
 

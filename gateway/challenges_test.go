@@ -16,7 +16,7 @@ func TestSpentChallenges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, now := spentChallenges{s.redis}, time.Now()
+	used := spentChallenges{s.redis}
 	begin := func() {
 		if err := used.Begin(t.Context(), tenant); err != nil {
 			t.Fatal(err)
@@ -30,6 +30,7 @@ func TestSpentChallenges(t *testing.T) {
 		}
 	}
 	begin()
+	now := time.Now()
 	spend("one", now.Add(time.Second), true)
 	begin()
 	spend("one", now.Add(time.Second), false)

@@ -32,6 +32,7 @@ import (
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants/redistest"
 )
 
 const (
@@ -78,22 +79,16 @@ func newServer(t *testing.T) *mailServer {
 // start makes the server answer, on the port that it had before.
 func (s *mailServer) start() *mailServer {
 	s.t.Helper()
-	at := s.address
-	if at == "" {
-		at = "127.0.0.1:0"
+	if s.address == "" {
+		s.address = redistest.FreeAddr(s.t) // which nobody gets while the server is away
 	}
-	var l net.Listener
-	var err error
-	for range 100 { // the port may still be in use by a connection that ends
-		if l, err = net.Listen("tcp", at); err == nil {
-			break
+	l, err := net.Listen("tcp", s.address)
+	for end := time.Now().Add(time.Minute); err != nil; l, err = net.Listen("tcp", s.address) {
+		if time.Now().After(end) { // the port may still be in use by a connection that ends
+			s.t.Fatal(err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.address = l.Addr().String()
 	if s.implicit != nil {
 		l = tls.NewListener(l, s.implicit)
 	}

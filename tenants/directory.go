@@ -97,7 +97,7 @@ type Directory struct {
 	holds         holdTracker
 
 	slots    *cache.Map[string, *slot] // by slug
-	slugs    cache.Weak[int64, string] // by number, of organizations of which a Tenant is in use
+	slugs    cache.Weak[int64, string] // by number, of organizations of which a Tenant is in use, or an answer is cached
 	changing fairqueue.Queue[int64]    // serializes the changes of each organization
 	vault    vault
 	creating sync.RWMutex // held to create organizations, and by Still
@@ -161,6 +161,7 @@ type slot struct {
 // answer is the last result of reading a slug.
 type answer struct {
 	tenant  *Tenant // nil: no active organization has the slug
+	slug    *string // of the organization that has it, active or not: Forget finds the answer by it; nil: there is none
 	readAt  time.Time
 	failed  time.Time // when the last read failed
 	failure error     // of the last read; nil if it succeeded
@@ -276,13 +277,13 @@ func (d *Directory) runFlight(ctx context.Context, slug string, s *slot, f *flig
 		known = before.tenant
 	}
 	readAt := d.now() // before the read, so that its age is never underestimated
-	tenant, err := d.load(loadCtx, slug, known)
-	next := &answer{tenant: tenant, readAt: readAt}
+	tenant, held, err := d.load(loadCtx, slug, known)
+	next := &answer{tenant: tenant, slug: held, readAt: readAt}
 	if err != nil {
 		f.retry = ctx.Err() != nil
 		next = &answer{failed: d.now(), failure: err}
 		if before != nil {
-			next.tenant, next.readAt = before.tenant, before.readAt
+			next.tenant, next.slug, next.readAt = before.tenant, before.slug, before.readAt
 		}
 	}
 	s.mu.Lock()
@@ -320,24 +321,30 @@ func (s *slot) current(gen uint64) bool {
 }
 
 // load reads the active organization of a slug, and returns nil if there is none. It returns known itself if the
-// organization has not changed.
-func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tenant, error) {
+// organization has not changed. held keeps the slug in Directory.slugs, also of an organization that is not active.
+func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (tenant *Tenant, held *string, err error) {
 	asked := time.Now()
 	org, err := d.orgs.First(ctx, store.Query{Filter: store.Eq("slug", slug)})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, nil
+		return nil, nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading organization %s: %w: %w", slug, store.ErrUnavailable, err)
-	case org.State != Active:
-		return nil, nil
+		return nil, nil, fmt.Errorf("reading organization %s: %w: %w", slug, store.ErrUnavailable, err)
 	}
-	tenant, err := d.tenant(ctx, org, asked)
+	if held = d.hold(org); org.State != Active {
+		return nil, held, nil
+	}
+	tenant, err = d.tenant(ctx, org, asked)
 	// The revisions alone do not tell: after an election has lost one, another change can get the same revision.
 	if err == nil && known != nil && reflect.DeepEqual(known.Org, *org) {
-		return known, nil
+		return known, held, nil
 	}
-	return tenant, err
+	return tenant, held, err
+}
+
+// hold returns the slug of an organization, which is in Directory.slugs for as long as somebody refers to it.
+func (d *Directory) hold(org *Organization) *string {
+	return d.slugs.GetOrPut(org.OrgID, func() *string { s := strings.Clone(org.Slug); return &s })
 }
 
 // tenant returns the organization as a Tenant. asked is when the read of org began.
@@ -346,9 +353,8 @@ func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Ti
 	if err != nil {
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}
-	slug := d.slugs.GetOrPut(org.OrgID, func() *string { s := strings.Clone(org.Slug); return &s })
 	return &Tenant{
-		Org: *org, slug: slug, workspace: workspace, people: d.control.Partition(org.OrgID),
+		Org: *org, slug: d.hold(org), workspace: workspace, people: d.control.Partition(org.OrgID),
 		prefix: redisPrefix(d.installation, org.ID), directory: d,
 	}, nil
 }

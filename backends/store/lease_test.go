@@ -298,7 +298,7 @@ func TestLostPlacementEnds(t *testing.T) {
 	where := &located{at: store.Placement{Backend: "first", Rev: 8}}
 	s := store.New(store.Options{
 		Backends: map[string]driver.Engine{"first": openSQLite(t), "second": openSQLite(t)}, ControlBackend: "first", Tenant: []*store.Spec{items.Spec()},
-		Leases: store.Leases{Fresh: 20 * time.Millisecond, Settled: 200 * time.Millisecond, Copying: 100 * time.Millisecond, Hold: time.Second},
+		Leases: store.Leases{Fresh: 20 * time.Millisecond, Settled: 2 * time.Second, Copying: time.Second, Hold: time.Second},
 	})
 	s.SetLocator(where.locate)
 	for _, backend := range s.Backends() {
@@ -322,7 +322,7 @@ func TestLostPlacementEnds(t *testing.T) {
 		t.Errorf("an earlier placement was used at once: read %q, want there", got)
 	}
 	time.Sleep(time.Until(began.Add(s.Leases().Settled))) // until then writes under it are permitted
-	for end := began.Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := began.Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := items.In(w).Insert(t.Context(), &item{Name: "here"})
 		if err == nil {
 			break

@@ -192,9 +192,9 @@ func (g *gate) option(_ *config.Config, o *gateway.Options) {
 }
 
 // observe holds every call except those for organizations, which any request may read again twice a second, and for
-// keys, whose last use is stored in the background.
+// keys and usage, which are stored in the background.
 func (g *gate) observe(c store.Call) {
-	if !g.armed.Load() || c.Collection == "organizations" || c.Collection == "keys" {
+	if !g.armed.Load() || c.Collection == "organizations" || c.Collection == "keys" || c.Collection == "usage" {
 		return
 	}
 	h := heldCall{c.Operation + " " + c.Collection, make(chan struct{})}

@@ -31,6 +31,8 @@ func TestPausedWebhookIsMailed(t *testing.T) {
 		!strings.Contains(m.Text, "/webhooks/"+hook) || m.Header.Get("Bcc") != "" {
 		t.Errorf("got the mail %+v", m)
 	}
-	as.Want(t, http.MethodGet, "/api/webhooks/"+hook, "", 200, "410 Gone")
+	fixture.Await(t, "the webhook is paused, which follows the mail", func() bool {
+		return strings.Contains(as.Want(t, http.MethodGet, "/api/webhooks/"+hook, "", 200, "").Text(), "410 Gone")
+	})
 	server.none()
 }

@@ -349,7 +349,8 @@ func (s *tiles) each(
 }
 
 // have returns the identifiers of the records that are in the tree among those made from one time to another, and of
-// others. Error: store.ErrUnavailable.
+// others. Tiles that were read already count as they are here, because another replica may have stored them so recently that
+// a read finds them as they were before. Error: store.ErrUnavailable.
 func (g *growth) have(ctx context.Context, from, to int64) (map[string]bool, error) {
 	all := map[string]bool{}
 	note := func(tile *leafTile) bool {
@@ -358,7 +359,7 @@ func (g *growth) have(ctx context.Context, from, to int64) (map[string]bool, err
 		}
 		return true
 	}
-	for _, tile := range g.changed {
+	for _, tile := range g.leaves {
 		note(tile)
 	}
 	return all, g.each(ctx, "until", func(t *leafTile) int64 { return t.Until }, from, to, note)

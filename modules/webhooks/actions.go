@@ -295,7 +295,7 @@ var errNotWaiting = errors.New("the event does not wait")
 // delivered has an event that was delivered by hand wait no longer, and the receiver be left alone no longer.
 func (m *Module) delivered(ctx context.Context, t *tenants.Tenant, h *Hook, event string) error {
 	_, err := m.Progress.In(t.Workspace()).Update(ctx, h.ID, func(p *Progress) error {
-		if !p.remove(event) && p.NextTry <= m.Now().UnixMilli() {
+		if !p.remove(event) && p.AwaySince == 0 && p.NextTry <= m.Now().UnixMilli() {
 			return errNotWaiting
 		}
 		p.answered()

@@ -171,6 +171,9 @@ func (p *Progress) again(from int64) {
 
 // forget removes events that the log lacks, which it therefore lacks up to the last of them.
 func (p *Progress) forget(gone []string) {
+	if len(gone) == 0 {
+		return
+	}
 	last := int64(0)
 	for _, id := range gone {
 		if logOf(id) == logOf(p.Cursor) {

@@ -133,7 +133,7 @@ type Answer struct {
 	Paused       bool     `json:"paused" doc:"Whether nothing is sent."`
 	PausedReason string   `json:"paused_reason" doc:"Why it is paused; empty: it is not."`
 	FailingSince *string  `json:"failing_since" doc:"Since when the receiver does not accept an event; null: it accepts all."`
-	NextTry      *string  `json:"next_try" doc:"When it is tried again; null: nothing waits."`
+	NextTry      *string  `json:"next_try" doc:"When it is tried again; null: at once, or nothing waits."`
 	OldUntil     *string  `json:"old_secret_until" doc:"When the secret from before the last rotation expires; null: it has expired."`
 	CreatedAt    string   `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt    string   `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`

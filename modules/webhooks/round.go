@@ -27,6 +27,7 @@ const (
 	giveUpAfter = 3 * 24 * time.Hour
 	outageBegan = time.Minute      // before AwaySince at most: the round before, and clocks that differ
 	longestRest = 10 * time.Minute // of a receiver that accepts nothing, while there is what it has not refused
+	refusedRest = 30 * time.Second // of one that is there, and refuses all that it was sent
 	shortRest   = time.Second      // after a round that sent only what was refused before, and was accepted nothing of it
 	skipSaved   = time.Minute      // how often it is stored that events were passed over
 )
@@ -203,13 +204,15 @@ func (m *Module) oneRound(ctx context.Context, t *tenants.Tenant, h *Hook, p *Pr
 	}
 	r := &round{m: m, t: t, h: h, p: p, to: receiver(h.URL)}
 	err = r.read(ctx, who)
-	if lost, ok := errors.AsType[*lostError](err); ok {
-		p.forget(lost.ids)
-		return false, m.pause(ctx, t, h, p, waitGone)
+	lost, ok := errors.AsType[*lostError](err)
+	if ok && p.Cursor != "" {
+		_, err = m.Events.Read(ctx, t, who, nil, p.Cursor, 1) // the cursor may be lost, too
 	}
-	if isGone(err) {
-		*p = Progress{Meta: p.Meta}
+	switch {
+	case isGone(err):
 		return false, m.pause(ctx, t, h, p, logGone)
+	case ok:
+		return false, m.pause(ctx, t, h, p, waitGone, lost.ids...)
 	}
 	if err != nil {
 		return false, err
@@ -483,7 +486,7 @@ func (r *round) settle() {
 	p, now := r.p, r.m.Now()
 	waiting := slices.DeleteFunc(slices.Clone(p.Waiting), func(w Waiting) bool { return r.due[w.ID] })
 	waiting = append(waiting, r.added...)
-	accepted, fresh := false, false
+	accepted, fresh, rest := false, false, refusedRest
 	for i := range r.items {
 		one := &r.items[i]
 		if one.tries > 0 && one.accepted() {
@@ -491,7 +494,9 @@ func (r *round) settle() {
 			continue
 		}
 		if w := &one.waits; one.tries > 0 {
-			fresh = fresh || w.Tries == 0
+			if fresh = fresh || w.Tries == 0; !one.refused() {
+				rest = longestRest
+			}
 			w.Since, w.Tries = cmp.Or(w.Since, now.UnixMilli()), w.Tries+1
 			w.Next = now.Add(backoff(w.Tries)).UnixMilli()
 		}
@@ -502,20 +507,20 @@ func (r *round) settle() {
 	if p.sort(); r.next.AgainFrom < p.AgainFrom {
 		p.sentAgain()
 	}
-	r.plan(now, accepted, fresh)
+	r.plan(now, accepted, fresh, rest)
 }
 
 // plan says when the next round may begin. An event that is refused while others are accepted waits alone; a receiver that
-// accepts nothing of what is new to it is left alone for a time. In each lane what is new comes first, so if a round is cut
-// short, some of it was tried.
-func (r *round) plan(now time.Time, accepted, fresh bool) {
+// accepts nothing of what is new to it is left alone for a time, at most for rest. In each lane what is new comes first, so if
+// a round is cut short, some of it was tried.
+func (r *round) plan(now time.Time, accepted, fresh bool, rest time.Duration) {
 	p := r.p
 	switch {
 	case accepted:
 		p.answered()
 	case fresh:
 		p.AwaySince, p.Tries = cmp.Or(p.AwaySince, now.UnixMilli()), p.Tries+1
-		p.NextTry = now.Add(min(backoff(p.Tries), longestRest)).UnixMilli()
+		p.NextTry = now.Add(min(backoff(p.Tries), rest)).UnixMilli()
 	case slices.ContainsFunc(r.items, func(i item) bool { return i.tries > 0 }):
 		p.NextTry = now.Add(shortRest).UnixMilli()
 	}
@@ -578,23 +583,30 @@ func (m *Module) save(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progre
 	return b.Commit(ctx)
 }
 
-// pause tells that the webhook is paused, and why, and stores it with the progress. If that fails, both are done again.
-func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, why string) error {
+// pause tells that the webhook is paused, and why, and stores it with the progress, without the events that were lost. If
+// that fails, both are done again.
+func (m *Module) pause(ctx context.Context, t *tenants.Tenant, h *Hook, p *Progress, why string, lost ...string) error {
 	ws := t.Workspace().BeyondQuota()
+	paused, err := m.Hooks.In(ws).Get(ctx, h.ID)
+	if err != nil {
+		return err
+	}
+	if paused.URL != h.URL && (why == receiverGone || why == receiverAway) {
+		return nil // it was the receiver at the former address
+	}
 	if m.Paused != nil {
 		since, _ := p.failing()
 		if err := m.Paused(ctx, t, h, time.UnixMilli(cmp.Or(since, h.UpdatedAt)), why); err != nil {
 			return err
 		}
 	}
-	paused, err := m.Hooks.In(ws).Get(ctx, h.ID)
-	if err != nil {
-		return err
-	}
 	if !paused.Paused {
 		paused.Paused, paused.Reason = true, why
 	}
-	p.hurry()
+	if p.hurry(); why == logGone {
+		*p = Progress{Meta: p.Meta}
+	}
+	p.forget(lost)
 	b := ws.Batch() // a webhook that goes on without its progress would leave events out in silence
 	if err := cmp.Or(m.Progress.In(ws).StageReplace(ctx, b, p), m.Hooks.In(ws).StageReplace(ctx, b, paused)); err != nil {
 		b.Discard()

@@ -89,6 +89,7 @@ func (s *mailServer) start() *mailServer {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	s.address = l.Addr().String()
 	if s.implicit != nil {
 		l = tls.NewListener(l, s.implicit)
 	}

@@ -108,7 +108,7 @@ func TestManyRefusedRecords(t *testing.T) {
 		code, records, rests int
 		wait                 time.Duration // for each rest
 	}{
-		"refused": {http.StatusUnprocessableEntity, 100, 0, 20 * time.Second},
+		"refused": {http.StatusUnprocessableEntity, 100, 20, 2 * time.Second},
 		"failed":  {http.StatusInternalServerError, 40, 100, 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestManyRefusedRecords(t *testing.T) {
 				if !slices.ContainsFunc(p.Waiting, func(w webhooks.Waiting) bool { return w.Since == 0 }) {
 					break
 				}
-				if n == 100 {
+				if n == 1000 {
 					t.Fatalf("%+v wait, want all of them refused", p.Waiting)
 				}
 				clock.add(10 * time.Minute)
@@ -175,6 +175,7 @@ func TestRefusedAfterAnOutage(t *testing.T) {
 	for i := range 300 {
 		refused = append(refused, root.Create(t, "/api/contacts", fmt.Sprintf(`{"first_name":"R%d"}`, i)))
 	}
+	awaitFailing(t, root, h.ID)
 	for n := 0; slices.ContainsFunc(progressOf(t, acme, h.ID).Waiting, func(w webhooks.Waiting) bool { return w.Tries == 0 }) ||
 		len(progressOf(t, acme, h.ID).Waiting) < len(refused); n++ {
 		if n == 3000 {
@@ -191,6 +192,7 @@ func TestRefusedAfterAnOutage(t *testing.T) {
 	}
 	r.answering(nil)
 	clock.add(8 * time.Hour)
+	r.patience = 5 * time.Minute
 	r.await(t, "all that was refused", func(accepted, _ []message) bool {
 		arrived := map[string]bool{}
 		for i := range accepted {
@@ -198,6 +200,28 @@ func TestRefusedAfterAnOutage(t *testing.T) {
 		}
 		return !slices.ContainsFunc(refused, func(id string) bool { return !arrived[id] })
 	})
+}
+
+// TestTestEndsAnOutage: what waits for hours, because the receiver was away, is sent after a test that is accepted.
+func TestTestEndsAnOutage(t *testing.T) {
+	t.Parallel()
+	r, clock := receive(t), newClock()
+	acme := gatewaytest.Start(t, inside, clock.option).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	r.answering(refuse(http.StatusInternalServerError))
+	id := root.Create(t, "/api/contacts", `{"first_name":"A"}`)
+	awaitFailing(t, root, h.ID)
+	for progressOf(t, acme, h.ID).Waiting[0].Tries < 7 { // the next try is after an hour
+		clock.add(time.Minute)
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.answering(nil)
+	root = again(t, acme)
+	root.Want(t, http.MethodPost, "/api/webhooks/CRM/test", "", 200, `"delivered"`)
+	if !r.arrives(id, soon) {
+		t.Error("what waited did not arrive after a test that was accepted")
+	}
 }
 
 // TestReceiverIsBack: a wait ends with a test that the receiver accepts, and with a new address.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // waitingOf returns events that wait, as position:record/tries@next.
@@ -14,7 +15,8 @@ func waitingOf(texts ...string) (all []Waiting) {
 		var n, tries int
 		var record string
 		var next int64
-		if _, err := fmt.Sscanf(strings.NewReplacer(":", " ", "/", " ", "@", " ").Replace(text), "%d %s %d %d", &n, &record, &tries, &next); err != nil {
+		words := strings.NewReplacer(":", " ", "/", " ", "@", " ").Replace(text)
+		if _, err := fmt.Sscanf(words, "%d %s %d %d", &n, &record, &tries, &next); err != nil {
 			panic(err)
 		}
 		all = append(all, Waiting{ID: fmt.Sprintf("log-%d", n), Record: record, Tries: tries, Next: next})
@@ -100,5 +102,32 @@ func TestProgress_answered(t *testing.T) {
 	want[0].Since, want[1].Since = 1, away-1
 	if !slices.Equal(p.Waiting, want) || p.AwaySince+p.NextTry > 0 || p.Tries > 0 {
 		t.Errorf("got %+v, want %+v, and the outage over", p, want)
+	}
+}
+
+// TestRound_settle: how long a receiver rests that accepts nothing of what is new to it.
+func TestRound_settle(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_800_000_000_000)
+	m := &Module{Deps: Deps{Now: func() time.Time { return now }}}
+	for name, c := range map[string]struct {
+		before, status, tries int // rounds of the event before, the answer, rounds without acceptance before
+		rest                  time.Duration
+	}{
+		"first failure":         {0, 500, 0, time.Second},
+		"away for long":         {0, 500, 9, longestRest},
+		"refuses all":           {0, 422, 9, refusedRest},
+		"refused before":        {3, 500, 9, shortRest},
+		"too many requests":     {0, 429, 9, longestRest},
+		"no answer, after many": {0, 0, 9, longestRest},
+	} {
+		r := &round{m: m, p: &Progress{Tries: c.tries}, items: []item{{
+			outcome: outcome{status: c.status, err: "refused"}, tries: 1, event: Event{ID: "log-1", Record: "a"},
+			waits: Waiting{ID: "log-1", Record: "a", Tries: c.before},
+		}}}
+		r.settle()
+		if got := time.UnixMilli(r.p.NextTry).Sub(now); got != c.rest || len(r.p.Waiting) != 1 || r.p.Waiting[0].Tries != c.before+1 {
+			t.Errorf("%s: rests %v with %+v, want %v", name, got, r.p.Waiting, c.rest)
+		}
 	}
 }

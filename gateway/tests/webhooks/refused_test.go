@@ -386,3 +386,25 @@ func TestDeliveredByHand(t *testing.T) {
 	r.awaitRecord(t, id, 2) // the receiver is there, so it is left alone no longer
 	awaitState(t, root, h.ID, "active")
 }
+
+// TestFormerAddressPausesNothing: an answer of 410 that arrives after the address was changed is not about the new one.
+func TestFormerAddressPausesNothing(t *testing.T) {
+	t.Parallel()
+	r, elsewhere := receive(t), receive(t)
+	acme := gatewaytest.Start(t, inside).Org(t, "acme")
+	root := admin(t, acme)
+	h := create(t, root, "CRM", r.URL, account(t, root, "crm", contactsOnly), "")
+	asked, moved := make(chan struct{}), make(chan struct{})
+	r.answering(func(_ int, _ message, w http.ResponseWriter) bool {
+		close(asked)
+		<-moved
+		w.WriteHeader(http.StatusGone)
+		return false
+	})
+	id := root.Create(t, "/api/contacts", `{"first_name":"A"}`)
+	<-asked
+	root.Want(t, http.MethodPut, "/api/webhooks/CRM", fmt.Sprintf(`{"url":%q}`, elsewhere.URL), 200, elsewhere.URL)
+	close(moved)
+	elsewhere.awaitRecord(t, id, 1)
+	awaitState(t, root, h.ID, "active")
+}
